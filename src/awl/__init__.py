@@ -1,0 +1,3 @@
+"""awl: an AI agent whose conversations cannot be lost."""
+
+__version__ = "0.1.0"

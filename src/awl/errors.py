@@ -1,0 +1,141 @@
+"""Every error that a caller of awl can meet.
+
+Each carries its facts as attributes; `str(error)` is the one line that a person reads, and it says
+what to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+
+class AwlError(Exception):
+    """Base of all errors that awl raises on purpose."""
+
+
+class ConfigError(AwlError):
+    """A setting has a value that is not allowed, or the file cannot be read."""
+
+    def __init__(self, message: str, *, path: Path | None = None, key: str | None = None) -> None:
+        self.path, self.key = path, key
+        super().__init__(message)
+
+
+class SessionNotFound(AwlError):
+    """No session has this id, or a prefix of it. `candidates` are ids that look alike."""
+
+    def __init__(self, query: str, candidates: Sequence[str] = ()) -> None:
+        self.query, self.candidates = query, tuple(candidates)
+        there = "; did you mean " + ", ".join(candidates) + "?" if candidates else ""
+        super().__init__(
+            f"no session matches {query!r}{there or ': `awl sessions --all` lists what there is'}"
+        )
+
+
+class AmbiguousId(AwlError):
+    """A prefix, or an id that two files claim, fits several sessions."""
+
+    def __init__(self, query: str, candidates: Sequence[str]) -> None:
+        self.query, self.candidates = query, tuple(candidates)
+        super().__init__(f"{query!r} is ambiguous: it could be {', '.join(candidates)}")
+
+
+class SessionBusy(AwlError):
+    """Another process holds the session's lock. Nothing was written."""
+
+    def __init__(self, path: Path, pid: int | None, host: str | None) -> None:
+        self.path, self.pid, self.host = path, pid, host
+        who = f"process {pid}" if pid is not None else "another process"
+        where = f" on {host}" if host else ""
+        super().__init__(f"the session is open in {who}{where}: close it there first ({path})")
+
+
+class NotASession(AwlError):
+    """The file holds nothing that was ever acknowledged, or is no session log at all."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        self.path, self.reason = path, reason
+        super().__init__(f"{path} cannot be opened as a session: {reason}")
+
+
+class NewerFormat(AwlError):
+    """The log has a higher format version than this awl can append to."""
+
+    def __init__(self, path: Path, version: int) -> None:
+        self.path, self.version = path, version
+        super().__init__(
+            f"{path} has log format {version}, newer than this awl: upgrade awl to continue it"
+            " (`awl sessions show` can read it)"
+        )
+
+
+class LogChanged(AwlError):
+    """The file no longer ends where this writer left it."""
+
+    def __init__(self, path: Path, expected: int, found: int) -> None:
+        self.path, self.expected, self.found = path, expected, found
+        super().__init__(
+            f"{path} was changed by another program (it should end at byte {expected},"
+            f" it ends at {found}): resume the session again"
+        )
+
+
+class NotSaved(AwlError):
+    """An append failed. The file ends where it did before.
+
+    `queued` tells whether the entry waits in the session to be written later (a fact: an answer, a
+    tool's result) or was refused (an intent: a prompt, the start of a tool).
+    """
+
+    def __init__(self, path: Path, cause: Exception, *, queued: bool, waiting: int = 0) -> None:
+        self.path, self.cause, self.queued, self.waiting = path, cause, queued, waiting
+        reason = getattr(cause, "strerror", None) or str(cause)
+        then = (
+            f"it is kept in memory and will be written as soon as that works ({waiting} waiting)"
+            if queued
+            else "nothing was done; free space or mend the disk, then try again"
+        )
+        super().__init__(f"NOT SAVED to {path}: {reason}; {then}")
+
+
+class SessionClosed(AwlError):
+    """The session was closed, or belongs to the process that this one was forked from."""
+
+
+class InvalidTarget(AwlError):
+    """An entry id that a rewind or a label cannot point at."""
+
+
+class MissingExtra(AwlError):
+    """An optional part is not installed."""
+
+    def __init__(self, what: str, command: str) -> None:
+        self.what, self.command = what, command
+        super().__init__(f"{what} is not installed: run `{command}`")
+
+
+ProviderFault = Literal[
+    "auth",  # the key is missing or refused
+    "context_length",  # the request is longer than the model can take
+    "rate_limit",  # 429
+    "overloaded",  # 5xx
+    "connection",  # no answer, or the stream broke off
+    "refused",  # 4xx: the request itself was refused
+    "model",  # no such model
+    "internal",  # the provider's part in this process failed
+]
+
+
+class ProviderError(AwlError):
+    """A provider did not answer. `fault` says of what kind; `status` is the HTTP status, if any."""
+
+    def __init__(self, message: str, *, fault: ProviderFault, status: int | None = None) -> None:
+        self.fault, self.status = fault, status
+        super().__init__(message)
+
+    @property
+    def transient(self) -> bool:
+        """Whether the same request may work in a moment."""
+        return self.fault in ("rate_limit", "overloaded", "connection")

@@ -1,0 +1,99 @@
+"""Models. One module a kind of provider; each is imported only when it is used.
+
+A provider turns a `Request` into a stream of `StreamEvent`s. It knows nothing of logs, tools or
+approval, and it changes nothing in what it is sent: `awl.view` has made it valid already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from awl.conversation import BlobRef, ContentBlock, Message, ModelRef
+from awl.entries import Usage
+
+
+class ToolSpec(msgspec.Struct, frozen=True):
+    """A tool as a model is told of it. `parameters` is a JSON schema of type object."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """What a model is asked: system text, then messages that alternate user and assistant.
+
+    `read_blob` gives the bytes of an image in the messages.
+    """
+
+    system: str | None
+    messages: Sequence[Message]
+    tools: Sequence[ToolSpec] = ()
+    read_blob: Callable[[BlobRef], bytes] | None = None
+
+
+class TextDelta(msgspec.Struct, frozen=True):
+    """Text arrived for the content block at `index` of the answer."""
+
+    index: int
+    text: str
+
+
+class ThinkingDelta(msgspec.Struct, frozen=True):
+    """Reasoning arrived for the content block at `index` of the answer."""
+
+    index: int
+    thinking: str
+
+
+class ToolUseDelta(msgspec.Struct, frozen=True):
+    """A tool call is being written: its `name` is known, its input grows (for spinners)."""
+
+    index: int
+    name: str
+
+
+class Completed(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer is whole: always the last event of a stream that did not fail.
+
+    `content` is the answer as it is logged, signatures and provider data included. `model` is the
+    model as the response names it. `stop_reason`: stop, length or toolUse.
+    """
+
+    content: tuple[ContentBlock, ...]
+    stop_reason: str
+    model: str
+    usage: Usage | None = None
+
+
+StreamEvent = TextDelta | ThinkingDelta | ToolUseDelta | Completed
+
+
+class Provider(Protocol):
+    """A model that can be asked.
+
+    `ref` is whom requests are submitted to, as the log records it. `context_window` is in tokens;
+    0 means unknown.
+    """
+
+    @property
+    def ref(self) -> ModelRef: ...
+
+    @property
+    def context_window(self) -> int: ...
+
+    def warm(self) -> None:
+        """Import what the first request needs. Called from a thread while a person types."""
+
+    def stream(self, request: Request) -> AsyncIterator[StreamEvent]:
+        """Ask the model. Closing the iterator (`aclose`) or cancelling the task ends the request.
+
+        Raises `ProviderError`: before any event was yielded it may be retried by the caller.
+        A provider does not retry by itself.
+        """
+
+    async def close(self) -> None:
+        """Let go of connections."""
