@@ -6,13 +6,18 @@ approval, and it changes nothing in what it is sent: `awl.view` has made it vali
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from typing import Any, Final, Protocol
 
 import msgspec
 
+from awl.config import ProviderSettings
 from awl.conversation import BlobRef, ContentBlock, Message, ModelRef
 from awl.entries import Usage
+from awl.errors import ConfigError, ProviderError
+
+KEY_VARIABLES: Final = {"anthropic": "ANTHROPIC_API_KEY", "openai": "OPENAI_API_KEY"}
+PLACEHOLDER_KEY: Final = "none"
 
 
 class ToolSpec(msgspec.Struct, frozen=True):
@@ -88,7 +93,7 @@ class Provider(Protocol):
     def warm(self) -> None:
         """Import what the first request needs. Called from a thread while a person types."""
 
-    def stream(self, request: Request) -> AsyncIterator[StreamEvent]:
+    def stream(self, request: Request) -> AsyncGenerator[StreamEvent, None]:
         """Ask the model. Closing the iterator (`aclose`) or cancelling the task ends the request.
 
         Raises `ProviderError`: before any event was yielded it may be retried by the caller.
@@ -97,3 +102,57 @@ class Provider(Protocol):
 
     async def close(self) -> None:
         """Let go of connections."""
+
+
+def connect(settings: ProviderSettings, environ: Mapping[str, str]) -> Provider:
+    """The provider that `settings` describe, with its key from `environ`.
+
+    Asks nothing of the network. Raises `MissingExtra` when a library is not installed,
+    `ProviderError` (auth) when a key is missing, `ConfigError` when a setting is not usable.
+    """
+    match settings.type:
+        case "anthropic":
+            from awl.providers.anthropic import AnthropicProvider
+
+            return AnthropicProvider(settings, api_key(settings, environ))
+        case "openai":
+            key = api_key(settings, environ)
+            if settings.wire == "responses":
+                from awl.providers.openai import OpenAIResponsesProvider
+
+                return OpenAIResponsesProvider(settings, key)
+            from awl.providers.openai import OpenAIChatProvider
+
+            return OpenAIChatProvider(settings, key)
+        case "local":
+            from awl.providers.local import LocalProvider
+
+            return LocalProvider(settings)
+        case "scripted":
+            from awl.providers.scripted import ScriptedProvider
+
+            return ScriptedProvider(settings)
+    raise ConfigError(
+        f"provider {settings.name!r} has type {settings.type!r}:"
+        " allowed are anthropic, openai, local and scripted",
+        key="type",
+    )
+
+
+def api_key(settings: ProviderSettings, environ: Mapping[str, str]) -> str:
+    """The key for `settings`, from the variable that they name or their type's own.
+
+    A server of one's own (`base_url`) often wants none: without `api_key_env`, and with the type's
+    own variable unset, it is sent a placeholder.
+    """
+    variable = settings.api_key_env or KEY_VARIABLES[settings.type]
+    key = environ.get(variable, "").strip()
+    if key:
+        return key
+    if settings.base_url and not settings.api_key_env:
+        return PLACEHOLDER_KEY
+    raise ProviderError(
+        f"no API key for {settings.name}: set {variable}, or choose another provider"
+        " (`--provider local` needs no key)",
+        fault="auth",
+    )
