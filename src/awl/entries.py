@@ -19,7 +19,10 @@ VERSION: Final = 1
 """The format version that this awl writes."""
 
 UNSTAMPED: Final = ""
-"""`parent_id` of an entry that was not written yet. (None means: the first entry of its log.)"""
+"""`parent_id` of an entry that was not written yet, or whose line does not tell it: the entry before.
+
+(None means: the first entry of its log.)
+"""
 
 
 class ForkedFrom(msgspec.Struct, frozen=True, rename="camel"):

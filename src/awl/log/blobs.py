@@ -1,0 +1,71 @@
+"""Large payloads beside a log: files named by their SHA-256, durable before a line names them."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import secrets
+from pathlib import Path
+from typing import Final
+
+from awl.conversation import BlobRef
+from awl.errors import AwlError
+from awl.log.file import create_private, make_directories, sync_directory, write_all
+
+_NAME: Final = re.compile(r"[0-9a-f]{64}")
+
+
+class BlobDamaged(AwlError):
+    """A blob is missing, or its bytes are not the ones that were stored."""
+
+
+class Blobs:
+    """The blobs of one log, in `<name>.blobs/`. The directory appears with the first blob."""
+
+    def __init__(self, log: Path) -> None:
+        self.directory = log.with_name(log.name.removesuffix(".jsonl") + ".blobs")
+
+    def put(self, data: bytes) -> BlobRef:
+        """Store bytes; durable on return.
+
+        Raises:
+            OSError: they could not be written; nothing of them is left under their name.
+        """
+        name = hashlib.sha256(data).hexdigest()
+        path = self.directory / name
+        made = make_directories(self.directory)
+        if not path.exists():
+            temporary = self.directory / f".{name}.{secrets.token_hex(4)}"
+            fd = create_private(temporary)
+            try:
+                write_all(fd, data)
+                os.fsync(fd)
+                temporary.replace(path)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    temporary.unlink()
+                raise
+            finally:
+                os.close(fd)
+        # Also when the name was there: another process may have died before it synced it.
+        for directory in (self.directory, *made):
+            sync_directory(directory)
+        return BlobRef(blob=name, size=len(data))
+
+    def get(self, ref: BlobRef) -> bytes:
+        """The bytes of a blob.
+
+        Raises:
+            BlobDamaged: it is missing or was changed, or the reference is none.
+        """
+        if not _NAME.fullmatch(ref.blob):
+            raise BlobDamaged(f"{ref.blob!r} is no blob's name")
+        try:
+            data = (self.directory / ref.blob).read_bytes()
+        except OSError as error:
+            raise BlobDamaged(f"blob {ref.blob[:12]} cannot be read: {error.strerror}") from None
+        if hashlib.sha256(data).hexdigest() != ref.blob:
+            raise BlobDamaged(f"blob {ref.blob[:12]} is not what was stored")
+        return data

@@ -1,0 +1,418 @@
+"""The file of a log: lock, append, sync, recover.
+
+`LogFile` is the only thing in awl that writes to a log. It knows lines, not what they mean.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import socket
+import sys
+import time
+import weakref
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from awl.errors import LogChanged, NotASession, SessionBusy, SessionClosed
+from awl.log.line import is_object
+from awl.log.scan import BLOCK, BOM
+
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
+
+LOCK_PATIENCE: Final = 0.25
+"""Seconds a second writer tries before it is told who holds the session."""
+
+# On Windows locked bytes cannot be read by others: the lock lies far past the end of any log.
+_WINDOWS_LOCK_AT: Final = 1 << 62
+
+_CLOEXEC: Final = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+
+_open_files: weakref.WeakSet[LogFile] = weakref.WeakSet()
+
+
+class Recovery(msgspec.Struct, frozen=True):
+    """What opening a log for writing found at its tail.
+
+    `torn`: where the bytes that were cut off are kept; `torn_bytes`: how many.
+    `newline_added`: the last object was whole and only lacked its newline.
+    `lost_lines`: newline-ended lines in all torn files of this log, each of which may have been an
+    acknowledged entry.
+    """
+
+    torn: Path | None = None
+    torn_bytes: int = 0
+    newline_added: bool = False
+    lost_lines: int = 0
+
+
+class LogFile:
+    """An open log that this process alone may append to.
+
+    Attributes:
+        path: the log.
+        end: the byte where the file must end, which is where the next line goes.
+        recovery: what was found at the tail when it was opened.
+
+    Not thread-safe: the `Session` above it is.
+    """
+
+    def __init__(self, path: Path, fd: int) -> None:
+        self.path = path
+        self.fd = fd
+        self.end = 0
+        self.recovery = Recovery()
+        self._pid = os.getpid()
+        self._suspect = False
+        self._owner = owner_path(path)
+        _open_files.add(self)
+
+    @classmethod
+    def create(cls, path: Path, first: bytes) -> LogFile:
+        """Make a new log that begins with the lines `first`, durable with its directories.
+
+        Raises:
+            OSError: it could not be made; nothing of it is left.
+        """
+        made = make_directories(path.parent)
+        fd = create_private(path, os.O_RDWR | os.O_APPEND)
+        log = cls(path, fd)
+        try:
+            _lock(fd)
+            write_all(fd, first)
+            os.fsync(fd)
+            for directory in (path.parent, *made):
+                sync_directory(directory)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                path.unlink()
+            log._let_go()
+            raise
+        log.end = len(first)
+        log._name_owner()
+        return log
+
+    @classmethod
+    def open(cls, path: Path) -> LogFile:
+        """Lock an existing log and recover its tail.
+
+        Raises:
+            SessionBusy: another process holds it.
+            NotASession: it holds nothing that was ever acknowledged. Nothing is changed.
+            OSError: it cannot be read, locked or written.
+        """
+        log = cls(path, _open_locked(path))
+        try:
+            log._recover()
+        except BaseException:
+            log._let_go()
+            raise
+        log._name_owner()
+        return log
+
+    def append(self, lines: bytes) -> int:
+        """Append whole lines in one write, durable on return. Returns the byte where they start.
+
+        Raises:
+            SessionClosed: closed, or this process was forked from the one that opened the log.
+            LogChanged: the file does not end where this writer left it. Nothing was written.
+            OSError: it could not be written; the file was cut back to where it ended.
+        """
+        self._check()
+        start = self.end
+        try:
+            write_all(self.fd, lines)
+            sync(self.fd)
+        except BaseException:
+            self._suspect = True
+            with contextlib.suppress(OSError):
+                self._cut_back()
+            raise
+        self.end = start + len(lines)
+        return start
+
+    def close(self) -> None:
+        """Release the lock. Without effect when closed already."""
+        if self.fd >= 0 and os.getpid() == self._pid:
+            with contextlib.suppress(OSError):
+                self._owner.unlink()
+        self._let_go()
+
+    @property
+    def closed(self) -> bool:
+        return self.fd < 0
+
+    def _check(self) -> None:
+        if self.fd < 0:
+            raise SessionClosed(f"{self.path} is closed")
+        if os.getpid() != self._pid:
+            raise SessionClosed(f"{self.path} belongs to process {self._pid}: a fork cannot write")
+        if self._suspect:
+            # A sync failed: what the file holds now is known only by reading it.
+            self._cut_back()
+        found = os.fstat(self.fd)
+        if found.st_nlink == 0:
+            raise OSError(errno.ENOENT, "the log was deleted or replaced while it was open")
+        if found.st_size != self.end:
+            raise LogChanged(self.path, self.end, found.st_size)
+
+    def _cut_back(self) -> None:
+        """After a failed append: the file ends again in the last acknowledged line."""
+        size = os.fstat(self.fd).st_size
+        if size > self.end:
+            os.ftruncate(self.fd, self.end)
+            sync(self.fd)
+        if self.end and last_object(self.fd) != (self.end, True):
+            raise LogChanged(self.path, self.end, size)
+        self._suspect = False
+
+    def _recover(self) -> None:
+        end, has_newline = last_object(self.fd)
+        if end == 0:
+            size = os.fstat(self.fd).st_size
+            raise NotASession(
+                self.path, "it is empty" if size == 0 else "its only line is incomplete"
+            )
+        size = os.fstat(self.fd).st_size
+        torn = None
+        if size > end:
+            torn = self._save_torn(end, size)
+            os.ftruncate(self.fd, end)
+        if not has_newline:
+            write_all(self.fd, b"\n")
+        if torn or not has_newline:
+            os.fsync(self.fd)
+        self.end = end + (not has_newline)
+        self.recovery = Recovery(
+            torn=torn,
+            torn_bytes=size - end if torn else 0,
+            newline_added=not has_newline,
+            lost_lines=sum(map(_lost_lines, torn_files(self.path))),
+        )
+
+    def _save_torn(self, start: int, end: int) -> Path:
+        stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%S-%f")[:-3] + "Z"
+        base = self.path.with_name(f"{self.path.name}.torn-{stamp}")
+        torn, n = base, 2
+        while True:
+            try:
+                out = create_private(torn)
+                break
+            except FileExistsError:
+                torn, n = base.with_name(f"{base.name}-{n}"), n + 1
+        try:
+            at = start
+            while at < end and (piece := os.pread(self.fd, min(BLOCK, end - at), at)):
+                write_all(out, piece)
+                at += len(piece)
+            os.fsync(out)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                torn.unlink()
+            raise
+        finally:
+            os.close(out)
+        sync_directory(torn.parent)
+        return torn
+
+    def _name_owner(self) -> None:
+        """Leave the hint for messages. That it cannot be written hinders nothing."""
+        since = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        hint = {"pid": self._pid, "host": socket.gethostname(), "since": since}
+        with contextlib.suppress(OSError):
+            self._owner.unlink(missing_ok=True)
+            out = create_private(self._owner)
+            try:
+                write_all(out, json.dumps(hint).encode())
+            finally:
+                os.close(out)
+
+    def _let_go(self) -> None:
+        fd, self.fd = self.fd, -1
+        if fd >= 0:
+            os.close(fd)
+        _open_files.discard(self)
+
+
+class Owner(msgspec.Struct, frozen=True):
+    """Who says that they hold a log."""
+
+    pid: int | None = None
+    host: str | None = None
+    since: str | None = None
+
+
+def owner_path(log: Path) -> Path:
+    """Where the owner's hint of a log lies."""
+    return log.with_name(log.name + ".owner")
+
+
+def read_owner(log: Path) -> Owner:
+    """Who says that they hold a log; all None when nobody does."""
+    try:
+        return msgspec.json.decode(owner_path(log).read_bytes()[:4096], type=Owner)
+    except (OSError, msgspec.MsgspecError, ValueError):
+        return Owner()
+
+
+def torn_files(log: Path) -> list[Path]:
+    """The torn tails that were cut from a log, oldest first."""
+    prefix = log.name + ".torn-"
+    with os.scandir(log.parent) as found:
+        return sorted(Path(item.path) for item in found if item.name.startswith(prefix))
+
+
+def last_object(fd: int) -> tuple[int, bool]:
+    """Where the last complete JSON object of a file ends, and whether a newline follows it.
+
+    The byte returned is the one after the newline, or after the object's own line where there is
+    none; 0 when no line is an object. The file is read from its end.
+    """
+    size = os.fstat(fd).st_size
+    end = size  # end of the line being looked at, its newline excluded
+    tail = b""  # bytes from `at` to `end`
+    at = size
+    terminated = False
+    while True:
+        cut = tail.rfind(b"\n")
+        if cut < 0 and at > 0:
+            step = min(max(BLOCK, len(tail)), at)  # doubling: a long tail is copied twice at most
+            tail = os.pread(fd, step, at - step) + tail
+            at -= step
+            continue
+        line = tail[cut + 1 :]
+        start = at + cut + 1
+        if start == 0 and line.startswith(BOM):
+            line = line[len(BOM) :]
+        if line.strip() and is_object(line):
+            return (end + 1, True) if terminated else (end, False)
+        if cut < 0:
+            return 0, False
+        tail, end, terminated = tail[:cut], at + cut, True
+
+
+def create_private(path: Path, flags: int = os.O_WRONLY) -> int:
+    """A descriptor of a new file that only its owner can read, whatever the umask.
+
+    Raises:
+        FileExistsError: the name is taken.
+    """
+    fd = os.open(path, flags | os.O_CREAT | os.O_EXCL | _CLOEXEC, 0o600)
+    if hasattr(os, "fchmod"):
+        os.fchmod(fd, 0o600)
+    return fd
+
+
+def write_all(fd: int, data: bytes) -> None:
+    """Write bytes; more than one `write` only where the system takes fewer than it was given."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def sync(fd: int) -> None:
+    """Make what was written durable. macOS needs F_FULLFSYNC for that."""
+    if sys.platform == "darwin":
+        fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
+    elif sys.platform == "win32":
+        os.fsync(fd)
+    else:
+        os.fdatasync(fd)
+
+
+def sync_directory(directory: Path) -> None:
+    """Make the names in a directory durable."""
+    if sys.platform == "win32":
+        return
+    fd = os.open(directory, os.O_RDONLY | _CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def make_directories(directory: Path) -> list[Path]:
+    """Create a directory and its parents, 0700. Returns the directories that got a new name in
+    them, which a caller that needs durability must sync."""
+    missing: list[Path] = []
+    while not directory.is_dir():
+        missing.append(directory)
+        if directory.parent == directory:
+            break
+        directory = directory.parent
+    for path in reversed(missing):
+        path.mkdir(mode=0o700, exist_ok=True)
+        path.chmod(0o700)
+    return [path.parent for path in missing]
+
+
+def is_locked(path: Path) -> bool:
+    """Whether some process holds the log open for writing. The log is not touched."""
+    try:
+        fd = os.open(path, os.O_RDONLY | _CLOEXEC)
+    except OSError:
+        return False
+    try:
+        _lock(fd, shared=True)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+    return False
+
+
+def _lost_lines(torn: Path) -> int:
+    return sum(1 for line in torn.read_bytes().split(b"\n")[:-1] if line.strip())
+
+
+def _open_locked(path: Path) -> int:
+    deadline = time.monotonic() + LOCK_PATIENCE
+    while True:
+        fd = os.open(path, os.O_RDWR | os.O_APPEND | _CLOEXEC)
+        try:
+            _lock(fd)
+            # Between open and lock the path may have come to name another file.
+            if os.path.samestat(os.fstat(fd), path.stat()):
+                return fd
+            os.close(fd)
+        except BlockingIOError:
+            os.close(fd)
+            if time.monotonic() >= deadline:
+                owner = read_owner(path)
+                raise SessionBusy(path, owner.pid, owner.host) from None
+            time.sleep(0.01)
+        except BaseException:
+            os.close(fd)
+            raise
+
+
+if sys.platform == "win32":
+
+    def _lock(fd: int, *, shared: bool = False) -> None:
+        os.lseek(fd, _WINDOWS_LOCK_AT, os.SEEK_SET)
+        try:
+            msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
+        except OSError as error:
+            raise BlockingIOError(errno.EWOULDBLOCK, "locked") from error
+
+else:
+
+    def _lock(fd: int, *, shared: bool = False) -> None:
+        fcntl.flock(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+
+    def _forget_after_fork() -> None:
+        # A child that kept the descriptor would keep the lock alive after its parent's death.
+        for log in list(_open_files):
+            log._let_go()
+
+    os.register_at_fork(after_in_child=_forget_after_fork)

@@ -1,0 +1,292 @@
+"""One entry, one line: the codec between `awl.entries` and the bytes of a log. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar, cast, get_args
+
+import msgspec
+
+from awl.conversation import (
+    ContentBlock,
+    Image,
+    Opaque,
+    RedactedThinking,
+    Role,
+    Text,
+    Thinking,
+    ToolResult,
+    ToolUse,
+)
+from awl.entries import (
+    UNSTAMPED,
+    Entry,
+    Header,
+    KnownEntry,
+    LoggedMessage,
+    MessageEntry,
+    UnknownEntry,
+    Usage,
+)
+
+T = TypeVar("T")
+
+
+class BadLine(ValueError):
+    """The bytes are not one JSON object."""
+
+
+class OuterMessage(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """Of a message, what the fold needs although its content stays on disk."""
+
+    role: Role
+    usage: Usage | None = None
+
+
+class Outer(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """Of a line, what the fold needs of an entry whose body stays on disk."""
+
+    type: str
+    id: str
+    parent_id: str | None = UNSTAMPED
+    timestamp: str = ""
+    seq: int = 0
+    turn_id: int | None = None
+    provider: str | None = None
+    model: str | None = None
+    tool_use_id: str = ""
+    message: OuterMessage | None = None
+
+
+BULKY: Final = frozenset({"message", "toolResult", "partial"})
+"""The types whose body can be large. Of all others, an `Outer` is never enough."""
+
+_encoder: Final = msgspec.json.Encoder()
+_known: Final = msgspec.json.Decoder(Header | KnownEntry)
+_outer: Final = msgspec.json.Decoder(Outer)
+_KNOWN_TYPES: Final[Mapping[str, type[msgspec.Struct]]] = {
+    str(cls.__struct_config__.tag): cls for cls in (Header, *get_args(KnownEntry))
+}
+_BLOCK_TYPES: Final[Mapping[str, type[msgspec.Struct]]] = {
+    str(cls.__struct_config__.tag): cls
+    for cls in (Text, Thinking, RedactedThinking, ToolUse, ToolResult, Image)
+}
+# Line separators for JavaScript and for str.splitlines, though not for JSON.
+_SEPARATORS: Final = (
+    (b"\xe2\x80\xa8", b"\\u2028"),
+    (b"\xe2\x80\xa9", b"\\u2029"),
+    (b"\xc2\x85", b"\\u0085"),
+)
+
+
+def encode(entry: Header | Entry) -> bytes:
+    """The line of an entry, newline included. Lone surrogates become U+FFFD."""
+    try:
+        data = _encoder.encode(entry)
+    except UnicodeEncodeError:
+        data = _encoder.encode(_replace_surrogates(msgspec.to_builtins(entry)))
+    if not data.isascii():
+        for raw, escaped in _SEPARATORS:
+            data = data.replace(raw, escaped)
+    return data + b"\n"
+
+
+def decode(line: bytes) -> Header | Entry:
+    """The entry on one line.
+
+    A type, a block or a shape that this awl does not know is kept as it is (`UnknownEntry`,
+    `Opaque`); missing fields get their neutral value.
+
+    Raises:
+        BadLine: the line is not one JSON object, or has no type and no id.
+    """
+    try:
+        return _known.decode(line)
+    except Exception:  # whatever the decoder says, the tolerant one has the last word
+        return _lenient(_object(line))
+
+
+def decode_outer(line: bytes) -> Header | Entry | Outer:
+    """As `decode`, but a bulky entry's body is left undecoded.
+
+    Raises:
+        BadLine: as `decode`, and for the same lines.
+    """
+    try:
+        line.decode()  # the skipped body may hold what is not UTF-8
+        outer = _outer.decode(line)
+    except Exception:
+        return decode(line)
+    return outer if outer.type in BULKY and _whole(outer) else decode(line)
+
+
+def decode_buffer(buffer: bytes, *, outer: bool) -> list[Header | Entry | Outer] | None:
+    """The entries of a buffer of whole lines, or None where only line by line tells them apart.
+
+    A decoder of lines skips blank ones and splits two objects that share one: the buffer's shape
+    and the count must show that this did not happen.
+    """
+    lines = buffer.count(b"\n")
+    if not (
+        buffer.startswith(b"{") and buffer.endswith(b"}\n") and buffer.count(b"}\n{") == lines - 1
+    ):
+        return None
+    try:
+        if not outer:
+            known: list[Header | Entry | Outer] = list(_known.decode_lines(buffer))
+            return known if len(known) == lines else None
+        buffer.decode()
+        outers = _outer.decode_lines(buffer)
+    except Exception:
+        return None
+    if len(outers) != lines:
+        return None
+    if all(entry.type in BULKY and _whole(entry) for entry in outers):
+        return list(outers)
+    return [
+        entry if entry.type in BULKY and _whole(entry) else decode(line)
+        for entry, line in zip(outers, buffer.split(b"\n"), strict=False)
+    ]
+
+
+def is_object(line: bytes) -> bool:
+    """Whether the bytes alone are one JSON object, of whatever type."""
+    try:
+        decode(line)
+    except BadLine:
+        try:
+            _object(line)
+        except BadLine:
+            return False
+    return True
+
+
+def _whole(outer: Outer) -> bool:
+    return bool(outer.id) and (outer.type != "message" or outer.message is not None)
+
+
+def _object(line: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(line.decode())
+    except Exception as error:  # RecursionError included: a line may be hostile
+        raise BadLine(_reason(line, error)) from None
+    if not isinstance(found, dict):
+        raise BadLine("not a JSON object")
+    return found
+
+
+def _reason(line: bytes, error: Exception) -> str:
+    if line.count(0) > len(line) // 2:
+        return "zero bytes"
+    if isinstance(error, UnicodeDecodeError):
+        return "not UTF-8"
+    if isinstance(error, RecursionError):
+        return "nested too deeply"
+    return "not a complete JSON object"
+
+
+def _lenient(found: dict[str, Any]) -> Header | Entry:
+    """An entry from an object that the typed decoder refused."""
+    found = _replace_surrogates(found)
+    kind = found.get("type")
+    if kind == "session":
+        return _or_bad(_header, found)
+    base = {
+        "id": _take(found, "id", str, ""),
+        "parentId": _take(found, "parentId", str, None if "parentId" in found else UNSTAMPED),
+        "timestamp": _take(found, "timestamp", str, ""),
+        "seq": max(0, _take(found, "seq", int, 0)),
+        "turnId": _take(found, "turnId", int, None),
+    }
+    if not isinstance(kind, str) or not base["id"]:
+        raise BadLine("an object without a type and an id: not an entry")
+    try:
+        if kind == "message":
+            return _message(found, base)
+        if kind in _KNOWN_TYPES:
+            filled = {**_NEUTRAL.get(kind, {}), **_without_null(found), **base}
+            return cast(Entry, msgspec.convert(filled, _KNOWN_TYPES[kind]))
+    except (msgspec.ValidationError, TypeError, KeyError, RecursionError):
+        pass
+    return msgspec.convert({**base, "type": "unknown", "kind": kind, "raw": found}, UnknownEntry)
+
+
+_NEUTRAL: Final[Mapping[str, dict[str, Any]]] = {
+    "toolCall": {"name": ""},
+    "toolResult": {"name": "", "content": "", "isError": False, "durationMs": 0},
+    "partial": {"content": []},
+    "condensation": {"tokensBefore": 0, "tokensAfter": 0},
+    "compaction": {"tier": "soft", "clearedCount": 0},
+    "import": {"source": "", "messageCount": 0},
+    "end": {"reason": ""},
+}
+
+
+def _header(found: dict[str, Any]) -> Header:
+    filled = {"version": 1, "timestamp": "", "cwd": "", "provider": "", "model": ""}
+    return msgspec.convert({**filled, **_without_null(found)}, Header)
+
+
+def _or_bad(make: Callable[[dict[str, Any]], T], found: dict[str, Any]) -> T:
+    try:
+        return make(found)
+    except (msgspec.ValidationError, TypeError) as error:
+        raise BadLine(f"not a session header: {error}") from None
+
+
+def _message(found: dict[str, Any], base: dict[str, Any]) -> MessageEntry:
+    inner = found["message"]
+    content = inner.get("content") if isinstance(inner, dict) else None
+    if isinstance(content, str):
+        content = [{"type": "text", "text": content}]
+    blocks = tuple(_block(block) for block in content) if isinstance(content, list) else ()
+    rest = {key: value for key, value in _without_null(inner).items() if key != "content"}
+    message = msgspec.convert({**rest, "content": []}, LoggedMessage)
+    entry = msgspec.convert(
+        {
+            **base,
+            "type": "message",
+            "provider": _take(found, "provider", str, None),
+            "model": _take(found, "model", str, None),
+            "message": {"role": message.role, "content": []},
+        },
+        MessageEntry,
+    )
+    return msgspec.structs.replace(entry, message=msgspec.structs.replace(message, content=blocks))
+
+
+def _block(found: Any) -> ContentBlock:
+    kind = found.get("type") if isinstance(found, dict) else None
+    if not isinstance(kind, str):
+        kind = ""
+    if kind in _BLOCK_TYPES:
+        try:
+            return cast(ContentBlock, msgspec.convert(_without_null(found), _BLOCK_TYPES[kind]))
+        except msgspec.ValidationError:
+            pass  # a block of a known name and an unknown shape is opaque too
+    return Opaque(kind=kind, raw=json.dumps(found))
+
+
+def _take(found: dict[str, Any], key: str, kind: type, default: Any) -> Any:
+    value = found.get(key)
+    return value if isinstance(value, kind) and not isinstance(value, bool) else default
+
+
+def _without_null(found: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def _replace_surrogates(value: Any) -> Any:
+    """The same value with lone surrogates in its strings replaced by U+FFFD."""
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return value
+    if isinstance(value, dict):
+        return {_replace_surrogates(key): _replace_surrogates(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_replace_surrogates(item) for item in value]
+    return value
