@@ -1,0 +1,66 @@
+"""Text that came from elsewhere, made harmless to print.
+
+Whatever a model, a tool, a person or another program wrote is data. A terminal would act on some
+of it: escape sequences move the cursor, set titles, paste into the shell. `safe` turns every such
+character into something visible, and every place that prints stored text uses it.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from itertools import accumulate
+from typing import Final
+
+_ESCAPED: Final = {
+    # C1 controls: \x9b alone is a CSI to a terminal in 8-bit mode.
+    **{code: f"\\x{code:02x}" for code in range(0x80, 0xA0)},
+    # Bidirectional embeddings, overrides and isolates: they show a line in another order than it
+    # has ("Trojan Source").
+    **{code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))},
+    # Lone surrogates: writing them to a UTF-8 stream raises.
+    **{code: f"\\u{code:04x}" for code in range(0xD800, 0xE000)},
+}
+_PICTURES: Final = {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\n\t"}
+_VISIBLE: Final = {**_ESCAPED, **_PICTURES, 0x7F: "\u2421"}
+_UNSAFE: Final = re.compile(f"[{re.escape(''.join(map(chr, _VISIBLE)))}]")
+_SPACE: Final = re.compile(r"\s+")
+
+
+def safe(text: str) -> str:
+    """The text with nothing in it that a terminal could act on, but newlines and tabs.
+
+    Line ends `\\r\\n` become `\\n`. Control characters become their pictures (ESC: `␛`) or escapes
+    (`\\x9b`), as do bidirectional overrides (`\\u202e`) and lone surrogates (`\\ud83d`).
+    `safe(safe(text)) == safe(text)`.
+    """
+    if _UNSAFE.search(text) is None:
+        return text
+    return text.replace("\r\n", "\n").translate(_VISIBLE)
+
+
+def one_line(text: str, width: int) -> str:
+    """The text on one line of at most `width` terminal cells, cut with `…` if need be.
+
+    Runs of white space become one space each. The result is `safe`.
+    """
+    # A line is never wider than this many characters, so a huge text is not read to its end
+    # (combining characters, which take no cell, are given room).
+    head = text[: 16 * max(width, 1) + 256]
+    line = safe(_SPACE.sub(" ", head).strip())
+    if len(head) == len(text) and cells(line) <= width:
+        return line
+    ends = accumulate(map(_cells_of, line))
+    kept = sum(end < width for end in ends)
+    return line[:kept].rstrip() + "…" if width > 0 else ""
+
+
+def cells(text: str) -> int:
+    """The number of terminal cells that the text takes, if it is on one line."""
+    return len(text) if text.isascii() else sum(map(_cells_of, text))
+
+
+def _cells_of(char: str) -> int:
+    if unicodedata.category(char) in ("Mn", "Me", "Cf"):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
