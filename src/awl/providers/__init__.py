@@ -17,6 +17,7 @@ from awl.entries import Usage
 from awl.errors import ConfigError, ProviderError
 
 KEY_VARIABLES: Final = {"anthropic": "ANTHROPIC_API_KEY", "openai": "OPENAI_API_KEY"}
+URL_VARIABLES: Final = {"anthropic": "ANTHROPIC_BASE_URL", "openai": "OPENAI_BASE_URL"}
 PLACEHOLDER_KEY: Final = "none"
 
 
@@ -110,6 +111,7 @@ def connect(settings: ProviderSettings, environ: Mapping[str, str]) -> Provider:
     Asks nothing of the network. Raises `MissingExtra` when a library is not installed,
     `ProviderError` (auth) when a key is missing, `ConfigError` when a setting is not usable.
     """
+    settings = with_base_url(settings, environ)
     match settings.type:
         case "anthropic":
             from awl.providers.anthropic import AnthropicProvider
@@ -118,7 +120,7 @@ def connect(settings: ProviderSettings, environ: Mapping[str, str]) -> Provider:
         case "openai":
             key = api_key(settings, environ)
             if settings.wire == "responses":
-                from awl.providers.openai import OpenAIResponsesProvider
+                from awl.providers.openai_responses import OpenAIResponsesProvider
 
                 return OpenAIResponsesProvider(settings, key)
             from awl.providers.openai import OpenAIChatProvider
@@ -137,6 +139,17 @@ def connect(settings: ProviderSettings, environ: Mapping[str, str]) -> Provider:
         " allowed are anthropic, openai, local and scripted",
         key="type",
     )
+
+
+def with_base_url(settings: ProviderSettings, environ: Mapping[str, str]) -> ProviderSettings:
+    """`settings` with the base URL that the SDK's own variable names, if they name none.
+
+    Taken here and not by the SDK, so that the log records where requests went.
+    """
+    url = environ.get(URL_VARIABLES.get(settings.type, ""), "").strip()
+    if settings.base_url or not url:
+        return settings
+    return msgspec.structs.replace(settings, base_url=url)
 
 
 def api_key(settings: ProviderSettings, environ: Mapping[str, str]) -> str:
