@@ -106,38 +106,42 @@ class OpenAIResponsesProvider(OpenAIProvider):
 
 
 class _Answer:
-    """An answer that grows with each event. Its items count only once they are done."""
+    """An answer that grows with each event. Its items count only once they are done.
+
+    Deltas are told apart by their item's id: not every server numbers its items.
+    """
 
     def __init__(self, model: str) -> None:
         self.whole = False
         self._model = model
-        self._places: dict[tuple[int, int], int] = {}  # item and part -> the block's index
-        self._names: dict[int, str] = {}
-        self._items: dict[int, dict[str, Any]] = {}
+        self._places: dict[tuple[str, int], int] = {}  # item and part -> the block's index
+        self._names: dict[str, str] = {}
+        self._items: list[dict[str, Any]] = []
         self._stop_reason = "stop"
         self._usage: Usage | None = None
 
     def take(self, event: ResponseStreamEvent) -> list[StreamEvent]:
         match event.type:
             case "response.output_item.added":
-                place = self._place(event.output_index)
-                if event.item.type == "function_call":
-                    self._names[event.output_index] = event.item.name
-                    return [ToolUseDelta(place, event.item.name)]
+                item = event.item
+                if item.type == "reasoning":
+                    self._place(item.id)  # even if none of it is shown
+                elif item.type == "function_call":
+                    self._names[item.id or ""] = item.name
+                    return [ToolUseDelta(self._place(item.id or ""), item.name)]
             case "response.output_text.delta" | "response.refusal.delta":
-                place = self._place(event.output_index, event.content_index)
-                return [TextDelta(place, event.delta)]
+                return [TextDelta(self._place(event.item_id, event.content_index), event.delta)]
             case "response.reasoning_summary_part.added":
                 # A summary has parts; they are shown as paragraphs of one thought.
                 if event.summary_index:
-                    return [ThinkingDelta(self._place(event.output_index), "\n\n")]
+                    return [ThinkingDelta(self._place(event.item_id), "\n\n")]
             case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
-                return [ThinkingDelta(self._place(event.output_index), event.delta)]
+                return [ThinkingDelta(self._place(event.item_id), event.delta)]
             case "response.function_call_arguments.delta":
-                name = self._names.get(event.output_index, "")
-                return [ToolUseDelta(self._place(event.output_index), name)]
+                name = self._names.get(event.item_id, "")
+                return [ToolUseDelta(self._place(event.item_id), name)]
             case "response.output_item.done":
-                self._items[event.output_index] = event.item.to_dict()
+                self._items.append(event.item.to_dict())
             case "response.completed" | "response.incomplete":
                 self._end(event.response)
             case "response.failed":
@@ -150,15 +154,15 @@ class _Answer:
         return []
 
     def completed(self) -> Completed:
-        content = [block for _, item in sorted(self._items.items()) for block in _blocks(item)]
+        content = [block for item in self._items for block in _blocks(item)]
         called = any(isinstance(block, ToolUse) for block in content)
         stop = "toolUse" if called and self._stop_reason == "stop" else self._stop_reason
         return Completed(
             content=tuple(content), stop_reason=stop, model=self._model, usage=self._usage
         )
 
-    def _place(self, item: int, part: int = 0) -> int:
-        return self._places.setdefault((item, part), len(self._places))
+    def _place(self, item: str, part: int | None = None) -> int:
+        return self._places.setdefault((item, part or 0), len(self._places))
 
     def _end(self, response: Any) -> None:
         self.whole = True
