@@ -44,7 +44,7 @@ class ToolComposing(AgentEvent, frozen=True, tag="tool_composing"):
 
 
 class AnswerCompleted(AgentEvent, frozen=True, tag="answer_completed"):
-    """A message of the model is in the log. `stop_reason`: stop, length, toolUse, error, aborted."""
+    """An answer is in the log. `stop_reason`: stop, length, toolUse, error or aborted."""
 
     entry_id: str
     stop_reason: str

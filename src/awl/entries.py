@@ -19,10 +19,8 @@ VERSION: Final = 1
 """The format version that this awl writes."""
 
 UNSTAMPED: Final = ""
-"""`parent_id` of an entry that was not written yet, or whose line does not tell it: the entry before.
-
-(None means: the first entry of its log.)
-"""
+"""`parent_id` of an entry that was not written yet, or whose line does not tell it: then it follows
+the entry before. (None means: the first entry of its log.)"""
 
 
 class ForkedFrom(msgspec.Struct, frozen=True, rename="camel"):
@@ -77,7 +75,9 @@ class EntryBase(
     turn_id: int | None = None
 
 
-class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel", gc=False):
+class Usage(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel", gc=False
+):
     """Tokens of one request. Cached tokens are counted apart from `input`."""
 
     input: int
@@ -127,7 +127,7 @@ class LoggedMessage(
         )
 
 
-class MessageEntry(EntryBase, frozen=True, tag="message"):
+class MessageEntry(EntryBase, frozen=True, kw_only=True, tag="message"):
     """A message. `provider` and `model` (user messages only) are whom it was submitted to."""
 
     provider: str | None = None
@@ -135,14 +135,14 @@ class MessageEntry(EntryBase, frozen=True, tag="message"):
     message: LoggedMessage
 
 
-class ToolCallEntry(EntryBase, frozen=True, tag="toolCall"):
+class ToolCallEntry(EntryBase, frozen=True, kw_only=True, tag="toolCall"):
     """A tool is about to start: from here on its effects may exist."""
 
     tool_use_id: str
     name: str
 
 
-class ToolResultEntry(EntryBase, frozen=True, tag="toolResult"):
+class ToolResultEntry(EntryBase, frozen=True, kw_only=True, tag="toolResult"):
     """A tool of a batch ended while others are still open."""
 
     tool_use_id: str
@@ -165,7 +165,7 @@ class PartialBlock(
     thinking: str = ""
 
 
-class PartialEntry(EntryBase, frozen=True, tag="partial"):
+class PartialEntry(EntryBase, frozen=True, kw_only=True, tag="partial"):
     """A second of an answer that is still streaming. Void once the answer itself is logged."""
 
     content: tuple[PartialBlock, ...]
@@ -181,7 +181,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=Fals
     next_steps: tuple[str, ...] = ()
 
 
-class CondensationEntry(EntryBase, frozen=True, tag="condensation"):
+class CondensationEntry(EntryBase, frozen=True, kw_only=True, tag="condensation"):
     """The entries with seqs `replaced` (inclusive) are sent as this summary from here on."""
 
     replaced: tuple[int, int]
@@ -193,7 +193,7 @@ class CondensationEntry(EntryBase, frozen=True, tag="condensation"):
     usage: Usage | None = None
 
 
-class CompactionEntry(EntryBase, frozen=True, tag="compaction"):
+class CompactionEntry(EntryBase, frozen=True, kw_only=True, tag="compaction"):
     """The tool output of the entries with seqs `cleared` is no longer sent."""
 
     tier: str
@@ -201,14 +201,14 @@ class CompactionEntry(EntryBase, frozen=True, tag="compaction"):
     cleared: tuple[int, ...] = ()
 
 
-class ForkPointEntry(EntryBase, frozen=True, tag="forkPoint"):
+class ForkPointEntry(EntryBase, frozen=True, kw_only=True, tag="forkPoint"):
     """A child session was forked from here, with everything up to seq `at`."""
 
     new_session_id: str
     at: int
 
 
-class ModelChangeEntry(EntryBase, frozen=True, tag="modelChange"):
+class ModelChangeEntry(EntryBase, frozen=True, kw_only=True, tag="modelChange"):
     """The user switched: (provider, endpoint, model) hold as one unit from here on."""
 
     provider: str
@@ -217,23 +217,23 @@ class ModelChangeEntry(EntryBase, frozen=True, tag="modelChange"):
     thinking_level: str | None = None
 
 
-class CwdChangeEntry(EntryBase, frozen=True, tag="cwdChange"):
+class CwdChangeEntry(EntryBase, frozen=True, kw_only=True, tag="cwdChange"):
     """The session was re-homed. The last one in the file counts."""
 
     cwd: str
 
 
-class RewindEntry(EntryBase, frozen=True, tag="rewind"):
+class RewindEntry(EntryBase, frozen=True, kw_only=True, tag="rewind"):
     """The user went back: `parent_id` is the entry gone back to (None: before everything)."""
 
 
-class TitleEntry(EntryBase, frozen=True, tag="title"):
+class TitleEntry(EntryBase, frozen=True, kw_only=True, tag="title"):
     """The user named the session."""
 
     title: str
 
 
-class LabelEntry(EntryBase, frozen=True, tag="label"):
+class LabelEntry(EntryBase, frozen=True, kw_only=True, tag="label"):
     """The user named an entry."""
 
     target_id: str
@@ -247,7 +247,7 @@ class ImportedText(msgspec.Struct, frozen=True, rename="camel", gc=False):
     text: str
 
 
-class ImportEntry(EntryBase, frozen=True, tag="import"):
+class ImportEntry(EntryBase, frozen=True, kw_only=True, tag="import"):
     """A conversation without a log got one, or another program's session was imported."""
 
     source: str
@@ -261,13 +261,13 @@ class ImportEntry(EntryBase, frozen=True, tag="import"):
 EndReason = Literal["user_quit", "switched", "idle_ttl", "shutdown", "error"]
 
 
-class EndEntry(EntryBase, frozen=True, tag="end"):
+class EndEntry(EntryBase, frozen=True, kw_only=True, tag="end"):
     """The session was closed cleanly."""
 
     reason: str
 
 
-class UnknownEntry(EntryBase, frozen=True, tag="unknown"):
+class UnknownEntry(EntryBase, frozen=True, kw_only=True, tag="unknown"):
     """An entry of a type that this awl does not know: kept, shown, part of the chain."""
 
     kind: str

@@ -111,7 +111,7 @@ class LogFile:
         """
         log = cls(path, _open_locked(path))
         try:
-            log._recover()
+            log.recover()
         except BaseException:
             log._let_go()
             raise
@@ -174,7 +174,8 @@ class LogFile:
             raise LogChanged(self.path, self.end, size)
         self._suspect = False
 
-    def _recover(self) -> None:
+    def recover(self) -> None:
+        """Find the last complete object, and keep aside what stands behind it."""
         end, has_newline = last_object(self.fd)
         if end == 0:
             size = os.fstat(self.fd).st_size

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar, cast, get_args
 import msgspec
 
 from awl.conversation import (
+    BlobRef,
     ContentBlock,
     Image,
     Opaque,
@@ -26,11 +27,15 @@ from awl.entries import (
     KnownEntry,
     LoggedMessage,
     MessageEntry,
+    PartialBlock,
+    PartialEntry,
+    ToolResultEntry,
     UnknownEntry,
     Usage,
 )
 
 T = TypeVar("T")
+EntryT = TypeVar("EntryT", bound=Header | Entry)
 
 
 class BadLine(ValueError):
@@ -55,7 +60,6 @@ class Outer(msgspec.Struct, frozen=True, rename="camel", gc=False):
     turn_id: int | None = None
     provider: str | None = None
     model: str | None = None
-    tool_use_id: str = ""
     message: OuterMessage | None = None
 
 
@@ -82,14 +86,20 @@ _SEPARATORS: Final = (
 
 def encode(entry: Header | Entry) -> bytes:
     """The line of an entry, newline included. Lone surrogates become U+FFFD."""
+    return encode_held(entry)[0]
+
+
+def encode_held(entry: EntryT) -> tuple[bytes, EntryT]:
+    """The line of an entry, and the entry as that line holds it."""
     try:
         data = _encoder.encode(entry)
     except UnicodeEncodeError:
-        data = _encoder.encode(_replace_surrogates(msgspec.to_builtins(entry)))
+        entry = msgspec.convert(_replace_surrogates(msgspec.to_builtins(entry)), type(entry))
+        data = _encoder.encode(entry)
     if not data.isascii():
         for raw, escaped in _SEPARATORS:
             data = data.replace(raw, escaped)
-    return data + b"\n"
+    return data + b"\n", entry
 
 
 def decode(line: bytes) -> Header | Entry:
@@ -204,18 +214,20 @@ def _lenient(found: dict[str, Any]) -> Header | Entry:
     try:
         if kind == "message":
             return _message(found, base)
+        if kind == "toolResult":
+            return _tool_result(found, base)
+        if kind == "partial":
+            return _partial(found, base)
         if kind in _KNOWN_TYPES:
             filled = {**_NEUTRAL.get(kind, {}), **_without_null(found), **base}
             return cast(Entry, msgspec.convert(filled, _KNOWN_TYPES[kind]))
-    except (msgspec.ValidationError, TypeError, KeyError, RecursionError):
-        pass
+    except (msgspec.ValidationError, TypeError, KeyError, AttributeError):
+        pass  # a known name and an unknown shape: kept whole
     return msgspec.convert({**base, "type": "unknown", "kind": kind, "raw": found}, UnknownEntry)
 
 
 _NEUTRAL: Final[Mapping[str, dict[str, Any]]] = {
     "toolCall": {"name": ""},
-    "toolResult": {"name": "", "content": "", "isError": False, "durationMs": 0},
-    "partial": {"content": []},
     "condensation": {"tokensBefore": 0, "tokensAfter": 0},
     "compaction": {"tier": "soft", "clearedCount": 0},
     "import": {"source": "", "messageCount": 0},
@@ -235,25 +247,62 @@ def _or_bad(make: Callable[[dict[str, Any]], T], found: dict[str, Any]) -> T:
         raise BadLine(f"not a session header: {error}") from None
 
 
+# The three bulky types are total: where `Outer` reads a line, these give an entry of its type, so
+# that a body left on disk never changes what the session is.
+
+
 def _message(found: dict[str, Any], base: dict[str, Any]) -> MessageEntry:
     inner = found["message"]
-    content = inner.get("content") if isinstance(inner, dict) else None
+    content = inner.get("content")
     if isinstance(content, str):
         content = [{"type": "text", "text": content}]
-    blocks = tuple(_block(block) for block in content) if isinstance(content, list) else ()
-    rest = {key: value for key, value in _without_null(inner).items() if key != "content"}
-    message = msgspec.convert({**rest, "content": []}, LoggedMessage)
-    entry = msgspec.convert(
-        {
-            **base,
-            "type": "message",
-            "provider": _take(found, "provider", str, None),
-            "model": _take(found, "model", str, None),
-            "message": {"role": message.role, "content": []},
-        },
-        MessageEntry,
+    return MessageEntry(
+        **_snake(base),
+        provider=_take(found, "provider", str, None),
+        model=_take(found, "model", str, None),
+        message=LoggedMessage(
+            role=msgspec.convert(inner["role"], Role),
+            content=tuple(map(_block, content)) if isinstance(content, list) else (),
+            provider=_take(inner, "provider", str, None),
+            model=_take(inner, "model", str, None),
+            stop_reason=_take(inner, "stopReason", str, None),
+            usage=_convert(inner.get("usage"), Usage),
+        ),
     )
-    return msgspec.structs.replace(entry, message=msgspec.structs.replace(message, content=blocks))
+
+
+def _tool_result(found: dict[str, Any], base: dict[str, Any]) -> ToolResultEntry:
+    content = found.get("content", "")
+    images = found.get("images")
+    kept = (_convert(image, Image) for image in images) if isinstance(images, list) else ()
+    return ToolResultEntry(
+        **_snake(base),
+        tool_use_id=_take(found, "toolUseId", str, ""),
+        name=_take(found, "name", str, ""),
+        content=content if isinstance(content, str) else json.dumps(content),
+        images=tuple(image for image in kept if image is not None),
+        output=_convert(found.get("output"), BlobRef),
+        is_error=found.get("isError") is True,
+        duration_ms=_take(found, "durationMs", int, 0),
+    )
+
+
+def _partial(found: dict[str, Any], base: dict[str, Any]) -> PartialEntry:
+    content = found.get("content")
+    kept = (_convert(block, PartialBlock) for block in content) if isinstance(content, list) else ()
+    return PartialEntry(**_snake(base), content=tuple(block for block in kept if block is not None))
+
+
+def _snake(base: dict[str, Any]) -> dict[str, Any]:
+    names = {"parentId": "parent_id", "turnId": "turn_id"}
+    return {names.get(key, key): value for key, value in base.items()}
+
+
+def _convert(found: Any, kind: type[T]) -> T | None:
+    try:
+        return msgspec.convert(found, kind)
+    except (msgspec.ValidationError, TypeError):
+        return None
 
 
 def _block(found: Any) -> ContentBlock:
@@ -261,10 +310,9 @@ def _block(found: Any) -> ContentBlock:
     if not isinstance(kind, str):
         kind = ""
     if kind in _BLOCK_TYPES:
-        try:
-            return cast(ContentBlock, msgspec.convert(_without_null(found), _BLOCK_TYPES[kind]))
-        except msgspec.ValidationError:
-            pass  # a block of a known name and an unknown shape is opaque too
+        known = _convert(_without_null(found), _BLOCK_TYPES[kind])
+        if known is not None:
+            return cast(ContentBlock, known)
     return Opaque(kind=kind, raw=json.dumps(found))
 
 

@@ -1,0 +1,84 @@
+"""The names of logs and of the folders they lie in."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import secrets
+import time
+import uuid
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+_NAME: Final = re.compile(
+    r"(\d{4}-\d\d-\d\d)T(\d\d)-(\d\d)-(\d\d)-(\d{3})Z_([0-9A-Za-z][0-9A-Za-z._-]{0,99})\.jsonl"
+)
+_LONGEST_FOLDER: Final = 200  # bytes; file systems allow 255
+
+
+class LogName(msgspec.Struct, frozen=True):
+    """What a log's file name says: when the session was created, and its id."""
+
+    timestamp: str
+    session_id: str
+
+
+def now() -> str:
+    """The time as entries have it: ISO 8601 in UTC, to the millisecond."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def new_session_id() -> str:
+    """A UUIDv7 (RFC 9562, section 5.7): 48 bits of Unix time in ms, then random bits."""
+    value = (time.time_ns() // 1_000_000 & (1 << 48) - 1) << 80 | secrets.randbits(80)
+    value = value & ~(0xF << 76) | 0x7 << 76
+    value = value & ~(0x3 << 62) | 0x2 << 62
+    return str(uuid.UUID(int=value))
+
+
+def encode_cwd(cwd: str) -> str:
+    """The label of a directory's folder: `/` becomes `--`; a long one ends in a hash."""
+    label = cwd.replace(os.sep, "--")
+    if os.name == "nt":
+        label = label.replace(":", "")
+    raw = os.fsencode(label)
+    if len(raw) > _LONGEST_FOLDER:
+        digest = hashlib.sha256(os.fsencode(cwd)).hexdigest()[:16]
+        raw = raw[: _LONGEST_FOLDER - 17] + b"-" + digest.encode()
+        # A cut in the middle of a character would make a name that is not UTF-8.
+        label = raw.decode("utf-8", "ignore")
+    # A name that begins with a dot is never a session folder.
+    return "_" + label if label.startswith(".") else label
+
+
+def log_path(root: Path, cwd: str, timestamp: str, session_id: str) -> Path:
+    """Where the log of a new session goes."""
+    stamp = re.sub(r"[:.]", "-", timestamp)
+    return root / encode_cwd(cwd) / f"{stamp}_{session_id}.jsonl"
+
+
+def parse_log_name(name: str) -> LogName | None:
+    """What a file name says; None when it is not a log's."""
+    match = _NAME.fullmatch(name)
+    if match is None:
+        return None
+    day, hour, minute, second, ms, session_id = match.groups()
+    return LogName(f"{day}T{hour}:{minute}:{second}.{ms}Z", session_id)
+
+
+def same_directory(one: str, other: str) -> bool:
+    """Whether two spellings name one directory: by identity where both exist, else by their
+    resolved paths."""
+    try:
+        return Path(one).samefile(other)
+    except (OSError, ValueError):
+        pass
+    try:
+        first, second = (os.path.normcase(os.path.realpath(path)) for path in (one, other))
+    except (OSError, ValueError):
+        return one == other
+    return first == second

@@ -1,0 +1,604 @@
+"""One open session: its log and its live state, which never differ.
+
+`Session` is the way to write: it stamps entries, makes them durable, and folds what it wrote.
+`read` is the way to look: it takes no lock and changes nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import gc
+import os
+import secrets
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from awl.conversation import Conversation, Message, ModelRef
+from awl.entries import (
+    VERSION,
+    CwdChangeEntry,
+    EndEntry,
+    EndReason,
+    Entry,
+    Header,
+    LabelEntry,
+    LoggedMessage,
+    MessageEntry,
+    PartialEntry,
+    RewindEntry,
+    ToolCallEntry,
+    ToolResultEntry,
+    Usage,
+)
+from awl.errors import (
+    AwlError,
+    InvalidTarget,
+    LogChanged,
+    NewerFormat,
+    NotASession,
+    NotSaved,
+    SessionClosed,
+)
+from awl.log.blobs import Blobs
+from awl.log.file import LogFile, create_private, sync, sync_directory, write_all
+from awl.log.line import decode, encode, encode_held
+from awl.log.names import (
+    encode_cwd,
+    log_path,
+    new_session_id,
+    now,
+    parse_log_name,
+)
+from awl.log.scan import BLOCK, Line, scan
+from awl.state import State, is_prompt
+
+MOST_QUEUED: Final = 64
+"""Facts that may wait for a disk that cannot be written."""
+
+_CONDENSED: Final = b'{"type":"condensation"'
+
+
+class UnknownDirectory(AwlError):
+    """The log does not tell which directory it belongs to any more."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        super().__init__(
+            f"the first line of {path} is damaged and nothing else names the session's directory:"
+            " give it with --cwd DIR"
+        )
+
+
+class Session:
+    """An open session. Thread-safe: one append at a time.
+
+    Attributes:
+        path: its log, which exists once something was appended.
+        id: its id, a UUID.
+        notices: what a person should know of opening it (recovery, damage), a line each.
+    """
+
+    def __init__(self, path: Path, header: Header, state: State, log: LogFile | None) -> None:
+        self.path = path
+        self.header = header
+        self.notices: list[str] = []
+        self.blobs = Blobs(path)
+        self._state = state
+        self._log = log
+        self._line = 0
+        self._queue: list[tuple[Entry, ...]] = []
+        self._appended = False
+        self._closed = False
+        self._guard = threading.RLock()
+
+    # -- making and opening ----------------------------------------------------------------------
+
+    @classmethod
+    def create(cls, root: Path, cwd: str, model: ModelRef) -> Session:
+        """A new session. Its file appears with the first append.
+
+        Args:
+            root: the folder of all sessions.
+            cwd: the directory it belongs to; it is resolved.
+            model: whom its first request goes to.
+        """
+        cwd = os.path.realpath(cwd)
+        timestamp, session_id = now(), new_session_id()
+        header = Header(
+            version=VERSION,
+            id=session_id,
+            timestamp=timestamp,
+            cwd=cwd,
+            provider=model.provider,
+            model=model.model,
+            endpoint=model.endpoint,
+            cwd_bytes=_raw_cwd(cwd),
+        )
+        state = State(header)
+        state.settle()
+        return cls(log_path(root, cwd, timestamp, session_id), header, state, None)
+
+    @classmethod
+    def open(cls, path: Path, *, cwd: str | None = None) -> Session:
+        """Lock a log, recover its tail and replay it.
+
+        Args:
+            path: the log.
+            cwd: the directory it belongs to, where the log cannot tell it any more; recorded.
+
+        Raises:
+            SessionBusy, NotASession, NewerFormat, UnknownDirectory, OSError.
+        """
+        _refuse_newer(path)
+        log = LogFile.open(path)
+        try:
+            state, line = _replay(log.fd, path, log.recovery.lost_lines, cwd)
+        except BaseException:
+            log.close()
+            raise
+        assert state.header is not None
+        session = cls(path, state.header, state, log)
+        session._line = line
+        session.notices = [*_recovery_notices(log), *damage_notices(path, state)]
+        if cwd is not None and not state.header.cwd and not state.changed_cwd:
+            session.append(CwdChangeEntry(cwd=os.path.realpath(cwd)))
+        return session
+
+    # -- what it is ------------------------------------------------------------------------------
+
+    @property
+    def id(self) -> str:
+        return self.header.id
+
+    @property
+    def state(self) -> State:
+        """The fold of everything that was written. Do not change it."""
+        return self._state
+
+    @property
+    def cwd(self) -> str:
+        return self._state.cwd
+
+    @property
+    def conversation(self) -> Conversation:
+        return self._state.conversation
+
+    @property
+    def active_model(self) -> ModelRef:
+        return self._state.active_model
+
+    @property
+    def leaf_id(self) -> str | None:
+        """The id of the last entry; None before the first."""
+        return self._state.leaf_id
+
+    @property
+    def born(self) -> bool:
+        """Whether there is a file."""
+        return self._log is not None
+
+    @property
+    def unsaved(self) -> int:
+        """How many entries wait to be written."""
+        return sum(map(len, self._queue))
+
+    def get(self, entry_id: str) -> Entry | None:
+        """The last entry with this id."""
+        position = self._state.find(entry_id)
+        return None if position is None else self._state.body(position)
+
+    def path_entries(self, from_id: str | None = None) -> list[Entry]:
+        """The entries from the root to `from_id`, the leaf by default.
+
+        Raises:
+            InvalidTarget: there is no such entry.
+        """
+        state = self._state
+        position = state.leaf if from_id is None else state.find(from_id)
+        if position is None:
+            raise InvalidTarget(f"no entry {from_id!r} in session {self.id}")
+        return [state.body(at) for at in state.path_to(position)]
+
+    def entries(self, lo: int = 1, hi: int | None = None) -> Iterator[Entry]:
+        """The entries with a seq in [lo, hi], in file order."""
+        return self._state.between(lo, self._state.next_seq if hi is None else hi)
+
+    # -- writing ---------------------------------------------------------------------------------
+
+    def append(self, entry: Entry) -> str:
+        """Write one entry behind the leaf. Durable on return. Returns its id.
+
+        Raises:
+            NotSaved: it could not be written; the error says whether it is queued.
+            SessionClosed: the session was closed.
+        """
+        return self.append_many([entry])[0]
+
+    def append_many(self, entries: Sequence[Entry]) -> list[str]:
+        """Write entries in one write and one sync: all of them or none. Returns their ids.
+
+        Raises:
+            NotSaved: they could not be written; the error says whether they are queued.
+            SessionClosed: the session was closed.
+        """
+        timed = tuple(
+            entry if entry.timestamp else msgspec.structs.replace(entry, timestamp=now())
+            for entry in entries
+        )
+        with self._guard:
+            if self._closed:
+                raise SessionClosed(f"session {self.id} is closed")
+            try:
+                self._flush()
+                return self._write(timed)
+            except (OSError, LogChanged) as error:
+                fact = all(map(_is_fact, timed))
+                queued = fact and self.unsaved + len(timed) <= MOST_QUEUED
+                if queued:
+                    self._queue.append(timed)
+                raise NotSaved(self.path, error, queued=queued, waiting=self.unsaved) from error
+
+    def append_message(
+        self,
+        message: Message,
+        *,
+        provider: str | None = None,
+        model: str | None = None,
+        stop_reason: str | None = None,
+        usage: Usage | None = None,
+    ) -> str:
+        """Write a message. Returns its entry's id.
+
+        Args:
+            message: what was said.
+            provider, model: of a user message, whom it is submitted to (the active model when left
+                out); of an answer, what handled the request.
+            stop_reason, usage: of an answer.
+
+        Raises:
+            NotSaved, SessionClosed: as `append`.
+        """
+        return self.append(
+            self.message_entry(
+                message, provider=provider, model=model, stop_reason=stop_reason, usage=usage
+            )
+        )
+
+    def message_entry(
+        self,
+        message: Message,
+        *,
+        provider: str | None = None,
+        model: str | None = None,
+        stop_reason: str | None = None,
+        usage: Usage | None = None,
+    ) -> MessageEntry:
+        """The entry of a message, not written yet; arguments as `append_message`."""
+        if message.role == "user":
+            active = self.active_model
+            return MessageEntry(
+                provider=provider or active.provider,
+                model=model or active.model,
+                message=LoggedMessage.of(message),
+            )
+        logged = LoggedMessage.of(
+            message, provider=provider, model=model, stop_reason=stop_reason, usage=usage
+        )
+        return MessageEntry(message=logged)
+
+    def flush(self) -> int:
+        """Write what is queued, in order. Returns how many entries that were.
+
+        Raises:
+            NotSaved: it still cannot be written.
+        """
+        with self._guard:
+            before = self.unsaved
+            try:
+                self._flush()
+            except (OSError, LogChanged) as error:
+                raise NotSaved(self.path, error, queued=True, waiting=self.unsaved) from error
+            return before
+
+    def rewind(self, entry_id: str | None) -> str:
+        """Go back to an entry (None: to before everything). What came after stays in the log.
+
+        Raises:
+            InvalidTarget: it is not the nearest earlier entry with its id.
+            NotSaved, SessionClosed: as `append`.
+        """
+        self._target(entry_id)
+        return self.append(RewindEntry(parent_id=entry_id))
+
+    def label(self, entry_id: str, label: str) -> str:
+        """Name an entry.
+
+        Raises:
+            InvalidTarget, NotSaved, SessionClosed: as `rewind`.
+        """
+        self._target(entry_id)
+        return self.append(LabelEntry(target_id=entry_id, label=label))
+
+    def close(self, reason: EndReason = "user_quit") -> None:
+        """Record the end, if anything was appended since opening, and release the lock."""
+        with self._guard:
+            if self._closed:
+                return
+            if self._log is not None:
+                if self._appended:
+                    # What is queued could not be written; neither could this, and it says nothing.
+                    with contextlib.suppress(NotSaved):
+                        self.append(EndEntry(reason=reason))
+                self._log.close()
+            self._closed = True
+
+    def save_copy(self, path: Path) -> None:
+        """Write the whole session, what is queued included, to another place.
+
+        Raises:
+            OSError: it could not be written, or something is there already.
+        """
+        with self._guard:
+            lines = [encode(entry) for batch in self._stamped_queue() for entry in batch]
+            out = create_private(path)
+            try:
+                if self._log is None:
+                    write_all(out, encode(self.header))
+                else:
+                    at = 0
+                    while at < self._log.end:
+                        size = min(BLOCK, self._log.end - at)
+                        piece = os.pread(self._log.fd, size, at)
+                        if not piece:
+                            break
+                        write_all(out, piece)
+                        at += len(piece)
+                write_all(out, b"".join(lines))
+                sync(out)
+            finally:
+                os.close(out)
+            sync_directory(path.absolute().parent)
+
+    # -- inside ----------------------------------------------------------------------------------
+
+    def _target(self, entry_id: str | None) -> None:
+        if entry_id is not None and self._state.find(entry_id) is None:
+            raise InvalidTarget(f"no entry {entry_id!r} in session {self.id}")
+
+    def _flush(self) -> None:
+        while self._queue:
+            self._write(self._queue[0])
+            self._queue.pop(0)
+
+    def _write(self, entries: tuple[Entry, ...]) -> list[str]:
+        try:
+            return self._write_now(entries)
+        except LogChanged:
+            if self._log is None:
+                raise
+            self._reload()
+            return self._write_now(entries)
+
+    def _write_now(self, entries: tuple[Entry, ...]) -> list[str]:
+        stamped = self._stamp(entries, self._state.leaf_id, self._state.next_seq, self._state.turn)
+        written = [encode_held(entry) for entry in stamped]
+        data = b"".join(line for line, _ in written)
+        if self._log is None:
+            first = encode(self.header)
+            self._log = LogFile.create(self.path, first + data)
+            self._state.read = _reader(self._log.fd)
+            start, self._line = len(first), 1
+        else:
+            start = self._log.append(data)
+        for line, held in written:
+            self._line += 1
+            end = start + len(line) - 1
+            self._state.fold(Line(held, self._line, start, end))
+            start = end + 1
+        self._appended = True
+        return [entry.id for entry in stamped]
+
+    def _stamp(
+        self, entries: Sequence[Entry], parent: str | None, seq: int, turn: int
+    ) -> list[Entry]:
+        stamped: list[Entry] = []
+        drawn: set[str] = set()
+        for entry in entries:
+            entry_id = secrets.token_hex(4)
+            while entry_id in drawn or self._state.find(entry_id) is not None:
+                entry_id = secrets.token_hex(4)
+            drawn.add(entry_id)
+            turn += _begins_turn(entry)
+            goes_back = isinstance(entry, RewindEntry)
+            stamped.append(
+                msgspec.structs.replace(
+                    entry,
+                    id=entry_id,
+                    parent_id=entry.parent_id if goes_back else parent,
+                    seq=seq,
+                    turn_id=turn if turn and _in_turn(entry) else None,
+                )
+            )
+            parent, seq = entry_id, seq + 1
+        return stamped
+
+    def _stamped_queue(self) -> Iterator[list[Entry]]:
+        parent, seq, turn = self._state.leaf_id, self._state.next_seq, self._state.turn
+        for batch in self._queue:
+            stamped = self._stamp(batch, parent, seq, turn)
+            yield stamped
+            parent, seq = stamped[-1].id, stamped[-1].seq + 1
+            turn = max(turn, *(entry.turn_id or 0 for entry in stamped))
+
+    def _reload(self) -> None:
+        """Another program wrote to the log although it was locked: read it again."""
+        assert self._log is not None
+        self._log.recover()
+        self._state, self._line = _replay(
+            self._log.fd, self.path, self._log.recovery.lost_lines, self.cwd
+        )
+        self.notices.append(f"{self.path} was changed by another program; it was read again")
+
+
+def read(path: Path, *, cwd: str | None = None) -> State:
+    """The state of a log, without locking or changing anything.
+
+    Bodies of entries outside the live context are read from the file when they are asked for.
+
+    Raises:
+        NotASession: it holds nothing that was ever acknowledged.
+        OSError: it cannot be read.
+    """
+    fd = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+    try:
+        state, _ = _replay(fd, path, 0, cwd, needs_cwd=False)
+    finally:
+        os.close(fd)
+    state.read = _path_reader(path)
+    return state
+
+
+def damage_notices(path: Path, state: State) -> list[str]:
+    """What is damaged in a log, a line each, for a person."""
+    notices = [f"{path.name}: {damage}; only this line is lost" for damage in state.damage]
+    notices += [f"{path.name}: {finding}" for finding in state.all_findings]
+    if any(damage.acknowledged for damage in state.damage):
+        notices.append(
+            "if a damaged line held a rewind, turns that were gone back from may show again"
+        )
+    return notices
+
+
+def _replay(
+    fd: int, path: Path, lost_lines: int, cwd: str | None, *, needs_cwd: bool = True
+) -> tuple[State, int]:
+    """The state of an open log, and the number of its last line."""
+    state = State(read=_reader(fd))
+    lazily = _holds(fd, _CONDENSED)
+    collecting = gc.isenabled()
+    gc.disable()  # nothing that is read is garbage, and looking for it costs as much as reading
+    last = 0
+    try:
+        for line in scan(fd, outer=lazily):
+            state.add(line)
+            last = line.line
+    finally:
+        if collecting:
+            gc.enable()
+    if state.header is None:
+        if not state.entries:
+            empty = os.fstat(fd).st_size == 0
+            raise NotASession(path, "it is empty" if empty else "its only line is incomplete")
+        state.header = _rebuilt_header(path, state, cwd, needs_cwd)
+    state.settle(lost_lines)
+    return state, last
+
+
+def _rebuilt_header(path: Path, state: State, cwd: str | None, needs_cwd: bool) -> Header:
+    """A header for a log whose first line is damaged, from its name and its entries."""
+    named = parse_log_name(path.name)
+    if named is None:
+        raise NotASession(path, "its first line is damaged and its name tells no session id")
+    state.settle()
+    model = state.active_model
+    here = os.path.realpath(Path.cwd())
+    known = state.changed_cwd or (here if path.parent.name == encode_cwd(here) else "")
+    if not known and cwd is None and needs_cwd:
+        raise UnknownDirectory(path)
+    return Header(
+        version=VERSION,
+        id=named.session_id,
+        timestamp=named.timestamp,
+        cwd=known,
+        provider=model.provider,
+        model=model.model,
+        endpoint=model.endpoint,
+    )
+
+
+def _holds(fd: int, needle: bytes) -> bool:
+    """Whether the file has a line that begins with these bytes."""
+    needle = b"\n" + needle
+    offset, kept = 0, b""
+    while block := os.pread(fd, BLOCK, offset):
+        if needle in kept + block[: len(needle)] or needle in block:
+            return True
+        offset += len(block)
+        kept = block[-len(needle) :]
+    return False
+
+
+def _refuse_newer(path: Path) -> None:
+    with path.open("rb") as file:
+        first = file.readline(1 << 20)
+    try:
+        header = decode(first.strip())
+    except ValueError:
+        return
+    if isinstance(header, Header) and header.version > VERSION:
+        raise NewerFormat(path, header.version)
+
+
+def _recovery_notices(log: LogFile) -> list[str]:
+    found = log.recovery
+    notices = []
+    if found.torn is not None:
+        notices.append(
+            f"{log.path.name}: {found.torn_bytes} bytes of an incomplete last line were moved to"
+            f" {found.torn.name}; everything before them is intact"
+        )
+    if found.newline_added:
+        notices.append(f"{log.path.name}: the last line only lacked its newline; it is kept")
+    return notices
+
+
+def _reader(fd: int) -> Callable[[int, int], bytes]:
+    def read_at(start: int, end: int) -> bytes:
+        return os.pread(fd, end - start, start)
+
+    return read_at
+
+
+def _path_reader(path: Path) -> Callable[[int, int], bytes]:
+    def read_at(start: int, end: int) -> bytes:
+        with path.open("rb") as file:
+            file.seek(start)
+            return file.read(end - start)
+
+    return read_at
+
+
+def _is_fact(entry: Entry) -> bool:
+    """Whether an entry records what has happened already. All others are intents."""
+    if isinstance(entry, MessageEntry):
+        return entry.message.role == "assistant" or (
+            entry.message.role == "user" and not is_prompt(entry.message.said())
+        )
+    return isinstance(entry, ToolResultEntry)
+
+
+def _begins_turn(entry: Entry) -> bool:
+    return (
+        isinstance(entry, MessageEntry)
+        and entry.message.role == "user"
+        and is_prompt(entry.message.said())
+    )
+
+
+def _in_turn(entry: Entry) -> bool:
+    if isinstance(entry, MessageEntry):
+        return entry.message.role != "system"
+    return isinstance(entry, ToolCallEntry | ToolResultEntry | PartialEntry)
+
+
+def _raw_cwd(cwd: str) -> str | None:
+    try:
+        cwd.encode()
+    except UnicodeEncodeError:
+        return base64.b64encode(os.fsencode(cwd)).decode()
+    return None
