@@ -32,13 +32,15 @@ class ToolSpec(msgspec.Struct, frozen=True):
 class Request(msgspec.Struct, frozen=True, kw_only=True):
     """What a model is asked: system text, then messages that alternate user and assistant.
 
-    `read_blob` gives the bytes of an image in the messages.
+    `read_blob` gives the bytes of an image in the messages. `thinking` False asks for an answer
+    without reasoning: the messages hold none.
     """
 
     system: str | None
     messages: Sequence[Message]
     tools: Sequence[ToolSpec] = ()
     read_blob: Callable[[BlobRef], bytes] | None = None
+    thinking: bool = True
 
 
 class TextDelta(msgspec.Struct, frozen=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
@@ -99,7 +99,7 @@ class AnthropicProvider(SdkProvider["AsyncAnthropic"]):
                 }
                 for tool in request.tools
             ]
-        if settings.thinking_budget > 0:
+        if settings.thinking_budget > 0 and _may_think(request.messages):
             budget = settings.thinking_budget
             body["thinking"] = {"type": "enabled", "budget_tokens": budget}
             if body["max_tokens"] <= budget:  # Thinking counts as output.
@@ -219,6 +219,25 @@ class _Answer:
             count = getattr(usage, name, None)
             if count is not None:
                 self._usage[name] = count
+
+
+def _may_think(messages: Sequence[Message]) -> bool:
+    """Whether thinking can be asked for: a turn that is under way must have begun with a thought.
+
+    It has not when the turn's beginning came from another model, or from this one without thinking.
+    """
+    begun: Message | None = None
+    for message in messages:
+        if message.role != "assistant" and not message.tool_results:
+            begun = None
+        elif message.role == "assistant":
+            begun = begun or message
+    if begun is None:
+        return True
+    first = begun.content[0] if begun.content else None
+    return isinstance(first, RedactedThinking) or (
+        isinstance(first, Thinking) and first.signature is not None
+    )
 
 
 def _message(message: Message, request: Request) -> dict[str, Any]:
