@@ -31,7 +31,8 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToolOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What a tool did: `content` for the model; `output`, the uncut output, when `content` is cut.
+    """What a tool did: `content` for the model; `output`, the raw output, when `content` is not all
+    of it (it was cut, or some of it is not UTF-8).
 
     `images` are (mime type, bytes).
     """
@@ -57,3 +58,15 @@ class Tool(Protocol):
     async def run(self, input: Mapping[str, Any], context: ToolContext) -> ToolOutcome:
         """Do it. When the task is cancelled, stop at once, leave no process behind and re-raise
         CancelledError; partial output is then in `context.progress`."""
+
+
+def all_tools() -> list[Tool]:
+    """Every tool there is. Imports what they need, which is why it is a function."""
+    from awl.tools.bash import Bash
+    from awl.tools.edit import Edit
+    from awl.tools.find import Find
+    from awl.tools.grep import Grep
+    from awl.tools.read import Read
+    from awl.tools.write import Write
+
+    return [Bash(), Read(), Write(), Edit(), Find(), Grep()]
