@@ -1,0 +1,234 @@
+"""What a message, a tool call, a banner and a history look like on a terminal.
+
+Everything here is printed as `Text` made of `safe` words: nothing that was stored is read as
+markup, as emoji codes or as an escape sequence.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import IO, Final
+
+from rich.cells import cell_len, chop_cells
+from rich.console import Console
+from rich.text import Text
+
+from awl.channels.markdown import MarkdownStream
+from awl.commands import OFF_PATH, BannerInfo, HistoryItem, Reply, ToolLine
+from awl.conversation import ToolUse
+from awl.printing import one_line, safe
+
+_RESULT_LINES: Final = 5
+_THINKING_LINES: Final = 3
+
+SAYS: Final = "\u203a "
+"""Stands between who speaks and what is said; also the prompt."""
+
+_DOT: Final = "● "
+_INSET: Final = "  │ "
+
+
+def make_console(file: IO[str] | None = None, **settings: object) -> Console:
+    """A console that takes text as text. `NO_COLOR` is honoured, as are `COLUMNS` and `TERM`."""
+    return Console(file=file, markup=False, emoji=False, highlight=False, **settings)  # type: ignore[arg-type]
+
+
+def words(text: str, style: str = "") -> Text:
+    """Somebody's words, with nothing in them that a terminal acts on."""
+    return Text(safe(text).expandtabs(4), style)
+
+
+def tool_line(name: str, summary: str, *, width: int, is_error: bool = False) -> Text:
+    """One line that says which tool was called, and for what."""
+    line = Text().append(_DOT, "red" if is_error else "green").append(one_line(name, 40), "bold")
+    # Many summaries begin with the name (`read src/x.py`); it is not said twice.
+    summary = summary.removeprefix(f"{name} ").strip()
+    return line.append("  " + one_line(summary, max(width - cell_len(line.plain) - 2, 8)))
+
+
+def excerpt(text: str, *, width: int, lines: int, style: str) -> Text:
+    """The first lines of a text, inset and cut to the width, and how many there are more."""
+    found = safe(text).strip("\n").split("\n")
+    # A last line alone takes no more room than the remark that it was left out.
+    shown = found if len(found) <= lines + 1 else found[:lines]
+    room = max(width - len(_INSET) - 1, 8)
+    rows = [Text().append(_INSET, "dim").append(_cut(line, room), style) for line in shown]
+    if len(shown) < len(found):
+        rows.append(Text(f"{_INSET}… (+{len(found) - len(shown)} lines)", "dim"))
+    return Text("\n").join(rows)
+
+
+def call_details(call: ToolUse, summary: str, *, width: int) -> list[str]:
+    """What a call would do and its one line does not show, in full, on rows of this width."""
+    shown = (
+        summary
+        if cell_len(tool_line(call.name, safe(summary), width=10_000).plain) <= width
+        else ""
+    )
+    room = max(width - len(_INSET), 8)
+    rows: list[str] = []
+    for name, value in _fields(call.input):
+        if value and value in shown:
+            continue
+        lines = safe(f"{name}: {value}" if "\n" not in value else f"{name}:\n{value}").split("\n")
+        rows += (row for line in lines for row in chop_cells(line.expandtabs(4), room) or [""])
+    return rows
+
+
+def inset(rows: Iterable[str], style: str = "") -> Text:
+    """Rows below a tool's line."""
+    return Text("\n").join(Text().append(_INSET, "dim").append(row, style) for row in rows)
+
+
+def tool_result(content: str, *, is_error: bool, width: int) -> Text:
+    """What a tool gave back: a few quiet lines, red if it failed."""
+    style = "red" if is_error else "dim"
+    return excerpt(content or "(no output)", width=width, lines=_RESULT_LINES, style=style)
+
+
+def thought(text: str, *, width: int) -> Text:
+    """A model's reasoning: its first lines."""
+    return excerpt(text, width=width, lines=_THINKING_LINES, style="dim italic")
+
+
+def show_reply(reply: Reply, console: Console) -> None:
+    """Print what a command had to say."""
+    if reply.history:
+        print_history(reply.history, console)
+    if reply.text and reply.markdown and not reply.is_error:
+        answer = MarkdownStream(console)
+        answer.feed(reply.text)
+        answer.finish()
+    elif reply.text:
+        console.print(words(reply.text, "red" if reply.is_error else "dim" * bool(reply.history)))
+
+
+def banner(info: BannerInfo, *, now: datetime | None = None) -> Text:
+    """What a person is told when a session is resumed."""
+    text = Text().append("Resumed ", "bold").append(safe(info.session_id), "bold cyan")
+    if info.title:
+        text.append("  " + one_line(info.title, 200), "bold")
+    text.append(f"\n  last active {_when(info.last_active, now)}", "dim")
+    counts = f"{_count(info.messages, 'message')}, {_count(info.turns, 'turn')}"
+    model = f" · {safe(str(info.model))}" if info.model is not None else ""
+    text.append(f"\n  {counts}{model}", "dim")
+    if info.interrupted:
+        text.append("\n  It was interrupted in the middle of a turn.", "yellow")
+        for call in info.open_calls:
+            text.append(f"\n    {one_line(call.name, 40)}  {one_line(call.summary, 100)}")
+            text.append(f"  ({one_line(call.known, 100)})", "yellow")
+        if info.open_calls:
+            text.append("\n  Nothing was run again: say how to go on.", "dim")
+    for notice in info.notices:
+        text.append(f"\n  {safe(notice)}", "yellow")
+    return text.append("\n  /history shows what was said.", "dim")
+
+
+def print_history(items: Iterable[HistoryItem], console: Console) -> None:
+    """Print messages for people: who said what and when, with the tools between."""
+    day = None
+    for item in items:
+        moment = _moment(item.timestamp)
+        if moment is not None and moment.date() != day:
+            day = moment.date()
+            _divide(f"{day:%A} {day.day} {day:%B %Y}", console)
+        if item.kind == "divider":
+            _divide(item.text, console, style="yellow")
+            if item.detail:
+                console.print(words(item.detail, "dim"))
+        else:
+            _print_message(item, moment, console)
+        console.print()
+
+
+def _print_message(item: HistoryItem, moment: datetime | None, console: Console) -> None:
+    style = "dim" if OFF_PATH in item.marks else ""
+    who = {"user": "you", "system": "system"}.get(item.kind) or item.name or "model"
+    head = Text().append(f"{moment:%H:%M} " if moment is not None else "", "dim")
+    head.append(one_line(who, 60), f"{style} bold {'green' if item.kind == 'user' else 'cyan'}")
+    for mark in item.marks:
+        head.append(f" ({one_line(mark, 100)})", "yellow")
+    if item.text or not (item.tools or item.thinking):
+        head.append(f" {SAYS}", "dim")
+    width = console.width
+    if item.thinking:
+        console.print(head)
+        console.print(thought(item.thinking, width=width))
+    else:
+        console.print(head, end="")
+    if item.kind == "assistant":
+        answer = MarkdownStream(
+            console, style=style, column=0 if item.thinking else cell_len(head.plain)
+        )
+        answer.feed(item.text)
+        answer.finish()
+    else:
+        console.print(words(item.text, style), soft_wrap=True)
+    for tool in item.tools:
+        _print_tool(tool, console)
+
+
+def _print_tool(tool: ToolLine, console: Console) -> None:
+    width = console.width
+    console.print(tool_line(tool.name, tool.summary, width=width, is_error=tool.is_error))
+    if tool.output:
+        console.print(tool_result(tool.output, is_error=tool.is_error, width=width))
+
+
+def _divide(title: str, console: Console, *, style: str = "dim") -> None:
+    line = f"── {one_line(title, max(console.width - 7, 8))} ──"
+    console.print(Text(line, style), soft_wrap=True)
+
+
+def _cut(line: str, room: int) -> str:
+    """A line of output, its indentation kept."""
+    body = line.expandtabs(4).rstrip()
+    inner = body.lstrip()
+    indent = body[: min(len(body) - len(inner), room // 2)]
+    return indent + one_line(inner, room - len(indent))
+
+
+def _fields(input: str) -> list[tuple[str, str]]:
+    """A call's arguments by name; all of it, as the model wrote it, if it is no JSON object."""
+    try:
+        fields = json.loads(input)
+    except (ValueError, RecursionError):
+        fields = None
+    if not isinstance(fields, dict):
+        return [("input", input)]
+    return [
+        (name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+        for name, value in fields.items()
+    ]
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def _moment(timestamp: str) -> datetime | None:
+    """The local time of a logged one; None if it is no time, or outside what can be shown."""
+    try:
+        return datetime.fromisoformat(timestamp).astimezone()
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def _when(timestamp: str, now: datetime | None) -> str:
+    moment = _moment(timestamp)
+    if moment is None:
+        return one_line(timestamp, 40) or "at an unknown time"
+    ago = (now or datetime.now().astimezone()) - moment
+    return f"{_ago(ago)} ({moment:%Y-%m-%d %H:%M})"
+
+
+def _ago(span: timedelta) -> str:
+    seconds = int(span.total_seconds())
+    if seconds < -60:
+        return "in the future"
+    for unit, size in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
+        if seconds >= size:
+            return f"{_count(seconds // size, unit)} ago"
+    return "just now"

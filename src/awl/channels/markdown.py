@@ -1,0 +1,364 @@
+"""Markdown on a terminal while it arrives.
+
+The output is only ever appended to: nothing that was printed is moved, erased or printed again.
+So an answer of any length stands in the scrollback whole and once, whatever happens to the size of
+the window, and there is nothing to flicker.
+
+That asks for care about *when* a piece of source can be printed. The unit is the line, as models
+do not wrap theirs: headings, table rows and lines of code are shown when they are complete, all
+other lines word by word, except that a word waits while an inline construct is open (`**bold`,
+a link, a code span). Tables wait for their last row, as the columns depend on it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len
+from rich.console import Console, JustifyMethod
+from rich.syntax import Syntax
+from rich.table import Table
+from rich.text import Text
+
+from awl.printing import safe
+
+_HELD: Final = 600
+"""Characters that may wait for a construct to close; after that they are printed as they are."""
+
+_LONGEST: Final = 4_096
+"""Characters of a word that are printed at once."""
+
+_HIGHLIGHTED: Final = 8_000
+"""Characters of a code block that are coloured in their context; later lines each by itself."""
+
+_WIDE: Final = "\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe4f\uff00-\uff60\uffe0-\uffe6"
+_CUT: Final = re.compile(rf"\S(?=\s)|[{_WIDE}](?=\S)")
+_PIECE: Final = re.compile(rf"\s+|[{_WIDE}]|[^\s{_WIDE}]+")
+
+_QUOTE: Final = r"(?:[ \t]{0,3}>[ \t]?)"
+_PREFIX: Final = re.compile(rf"({_QUOTE}*)([ \t]*)((?:[-*+]|\d{{1,9}}[.)])[ \t]+(?=\S))?")
+_RULE: Final = re.compile(r"([-*_])(?:[ \t]*\1){2,}[ \t]*")
+_HEADING: Final = re.compile(r"(#{1,6})[ \t]+(.*?)(?:[ \t]+#+)?[ \t]*")
+_FENCE: Final = re.compile(r"(`{3,}|~{3,})[ \t]*([\w+#.-]*)[^`]*")
+_DELIMITERS: Final = re.compile(r"\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*")
+_UNDECIDED: Final = re.compile(
+    rf"{_QUOTE}*[ \t]*(?:(?:[-*+]|\d{{1,9}}[.)])[ \t]+)?"
+    r"(?:[-*+_~` \t]*|\d{1,9}[.)]?[ \t]*|[#|].*|```.*|~~~.*)"
+)
+"""The beginning of a line that does not yet tell what the line is, or that must be complete."""
+
+# What is complete in itself, most binding first; see `_is_open`.
+_CLOSED: Final = (
+    re.compile(r"(?<![`\\])(`+)(?!`).+?(?<!`)\1(?!`)"),
+    re.compile(r"\\."),
+    re.compile(r"!?\[[^\[\]]*\]\((?:[^()\s]|\([^()\s]*\))*(?:\s+\"[^\"]*\")?\s*\)"),
+    re.compile(r"(\*{1,3})(?=[^\s*])(?:[^*]*[^\s*])\1"),
+    re.compile(r"(?<!\w)(_{1,3})(?=[^\s_]).*?[^\s_]\1(?!\w)"),
+    re.compile(r"~~(?=\S).+?(?<=\S)~~"),
+)
+_OPENER: Final = re.compile(r"`|\*(?=\S)|(?<!\w)_(?=\S)|~~(?=\S)|\[[^\]]*$|\]\(")
+_SPECIAL: Final = re.compile(r"[\\`*_~\[\]<&]")
+
+_INLINE: Final = MarkdownIt("commonmark", {"html": False}).enable("strikethrough")
+_STYLES: Final = {"em_open": "italic", "strong_open": "bold", "s_open": "strike"}
+
+
+class MarkdownStream:
+    """Prints Markdown to a console as it is fed. `column` is where the cursor stands."""
+
+    def __init__(self, console: Console, *, style: str = "", column: int = 0) -> None:
+        self._console = console
+        self._style = style
+        self._out = Text(end="")
+        self._column = column
+        self._source = ""  # what arrived of the line and was not printed
+        self._in_line = False  # its beginning was printed
+        self._hang = Text()  # what later rows of the line begin with
+        self._gap = ""  # white space that is printed if a word follows on the row
+        self._line_style = ""
+        self._started = False
+        self._blank = False  # a blank line is due before what comes next
+        self._code: _Code | None = None
+        self._table: list[str] = []
+
+    @property
+    def at_line_start(self) -> bool:
+        """Whether the cursor stands at the beginning of a row, so that a status line fits."""
+        return self._column == 0
+
+    def feed(self, text: str) -> None:
+        """Print what can be printed by now."""
+        source = self._source + text
+        # "\r" may be the first half of a line's end.
+        held = "\r" if source.endswith("\r") else ""
+        *lines, rest = safe(source.removesuffix(held)).split("\n")
+        for line in lines:
+            self._take(line, complete=True)
+        self._source = self._take(rest, complete=False) + held
+        self._print()
+
+    def finish(self) -> None:
+        """Print what is left. The cursor stands at the beginning of a row after it."""
+        rest, self._source = safe(self._source), ""
+        if rest or self._in_line:
+            self._take(rest, complete=True)
+        self._end_table()
+        self._code = None
+        if self._column:
+            self._new_line()
+        self._print()
+
+    def _take(self, line: str, *, complete: bool) -> str:
+        """Print of a line what can be printed; the rest of it is returned."""
+        if self._in_line:
+            return self._body(line, complete=complete)
+        if self._code is not None:
+            return self._code_line(line) if complete else line
+        if not complete and _UNDECIDED.fullmatch(line):
+            return line
+        if line.lstrip().startswith("|"):
+            self._table.append(line)
+            return ""
+        self._end_table()
+        if not line.strip():
+            self._blank = self._started
+            return ""
+        return self._begin(line, complete=complete)
+
+    def _begin(self, line: str, *, complete: bool) -> str:
+        """Print the prefix of a line (quote marks, indentation, list mark), then its body."""
+        match = _PREFIX.match(line)
+        assert match is not None
+        quote, indent, mark = match[1].count(">") * "▌ ", match[2].expandtabs(4), match[3] or ""
+        body = line[match.end() :]
+        if complete and _RULE.fullmatch(line[match.end(2) :]):
+            return self._rule(quote)
+        if complete and (fence := _FENCE.fullmatch(body)):
+            self._code = _Code(fence[1], len(match[0]), fence[2])
+            self._row(Text(quote + indent + mark + body, self._mixed("dim")))
+            return ""
+        if complete and (heading := _HEADING.fullmatch(body)):
+            self._line_style, body = (
+                "bold underline" if len(heading[1]) == 1 else "bold",
+                heading[2],
+            )
+        if mark[:1] in ("-", "*", "+"):
+            mark = "• "
+        hang = quote + indent + " " * len(mark)
+        self._hang = Text(hang if len(hang) <= self._console.width // 2 else "", self._mixed("dim"))
+        self._due_blank()
+        self._put(Text(quote, self._mixed("dim")))
+        self._put(Text(indent + mark, self._mixed("cyan")))
+        self._in_line = True
+        return self._body(body, complete=complete)
+
+    def _body(self, body: str, *, complete: bool) -> str:
+        # Piece by piece also if the line is complete: how it arrived must make no difference.
+        while cut := _ready(body) or (len(body) if complete else 0):
+            self._flow(_inline(body[:cut], self._mixed(self._line_style)))
+            body = body[cut:]
+        if complete:
+            self._new_line()
+            self._in_line, self._line_style = False, ""
+        return body
+
+    def _flow(self, text: Text) -> None:
+        """Print words, beginning a new row where the next would not fit."""
+        width = self._console.width
+        for match in _PIECE.finditer(text.plain):
+            if match[0].isspace():
+                self._gap += match[0].expandtabs(4)
+                continue
+            taken = cell_len(match[0])
+            if self._column + len(self._gap) + taken > width and self._column > len(self._hang):
+                self._new_line()
+                self._put(self._hang)
+            else:
+                self._put(Text(self._gap, text.get_style_at_offset(self._console, match.start())))
+            self._gap = ""
+            # A word longer than a row is left to the terminal, which keeps it whole for copying.
+            self._put(text[match.start() : match.end()])
+
+    def _code_line(self, line: str) -> str:
+        assert self._code is not None
+        body = self._code.dedent(line)
+        if self._code.closes(body):
+            self._code = None
+            self._row(Text(body.strip(), self._mixed("dim")))
+        else:
+            self._row(self._code.coloured(body) if not self._style else Text(body, self._style))
+        return ""
+
+    def _rule(self, quote: str) -> str:
+        self._row(Text(quote + "─" * min(40, self._console.width - len(quote)), self._mixed("dim")))
+        return ""
+
+    def _end_table(self) -> None:
+        rows, self._table = self._table, []
+        if not rows:
+            return
+        columns = len(_split_row(rows[0]))
+        fits = self._console.width >= 8 * columns
+        if len(rows) < 2 or not _DELIMITERS.fullmatch(rows[1].strip()) or not fits:
+            for row in rows:
+                self._begin(row, complete=True)
+            return
+        self._fresh_row()
+        self._print()
+        self._console.print(_table(rows, columns, self._style))
+
+    def _row(self, text: Text) -> None:
+        self._fresh_row()
+        self._put(text)
+        self._new_line()
+
+    def _fresh_row(self) -> None:
+        if self._column:
+            self._new_line()
+        self._due_blank()
+
+    def _due_blank(self) -> None:
+        if self._blank:
+            self._new_line()
+        self._blank, self._started = False, True
+
+    def _put(self, text: Text) -> None:
+        self._out.append_text(text)
+        self._column += cell_len(text.plain)
+        if self._column > self._console.width:  # the terminal wrapped a long word
+            self._column = self._column % self._console.width or self._console.width
+
+    def _new_line(self) -> None:
+        self._out.append("\n")
+        self._column, self._gap = 0, ""
+
+    def _print(self) -> None:
+        if self._out.plain:
+            self._console.print(self._out, end="", soft_wrap=True)
+            self._out = Text(end="")
+
+    def _mixed(self, style: str) -> str:
+        return f"{self._style} {style}".strip()
+
+
+class _Code:
+    """An open code block: how its fence was written, and the code so far."""
+
+    def __init__(self, fence: str, indent: int, language: str) -> None:
+        self._fence, self._indent, self._language = fence, indent, language
+        self._lines: list[str] = []
+        self._size = 0
+
+    def dedent(self, line: str) -> str:
+        """The line without the indentation (or the quote marks) of the fence."""
+        head = line[: self._indent]
+        return line[len(head) :] if not head.strip(" \t>") else line
+
+    def closes(self, body: str) -> bool:
+        mark = body.strip()
+        if len(body) - len(body.lstrip()) > 3:
+            return False
+        return len(mark) >= len(self._fence) and not mark.strip(self._fence[0])
+
+    def coloured(self, line: str) -> Text:
+        """The block's next line, coloured as its language asks."""
+        line = line.expandtabs(4)
+        if not self._language:
+            return Text(line, "cyan")
+        if self._size > _HIGHLIGHTED:
+            self._lines = []
+        self._size += len(line)
+        self._lines.append(line)
+        # The theme that uses the terminal's own colours: it fits light and dark ones.
+        block = Syntax("", self._language, theme="ansi_dark").highlight("\n".join(self._lines))
+        rows = block.split("\n", allow_blank=True)
+        at = len(self._lines) - 1
+        found = rows[at] if at < len(rows) else Text()
+        return found if found.plain == line else Text(line)
+
+
+def _ready(body: str) -> int:
+    """Where the first piece of a line ends that can be printed by now; 0: there is none."""
+    for match in _CUT.finditer(body, 0, _LONGEST):
+        if match.end() > _HELD or not _is_open(body[: match.end()]):
+            return match.end()
+    return _LONGEST if len(body) > _LONGEST else 0
+
+
+def _is_open(source: str) -> bool:
+    """Whether an inline construct may have begun that is not closed."""
+    if _SPECIAL.search(source) is None:
+        return False
+    for closed in _CLOSED:
+        source = closed.sub("x", source)
+    return _OPENER.search(source) is not None
+
+
+def _inline(source: str, style: str = "") -> Text:
+    """A piece of a line with its bold, italic, code and links. Links show where they lead."""
+    if _SPECIAL.search(source) is None:
+        return Text(source, style)
+    # The parser would drop white space at the edges.
+    body = source.strip()
+    start = source.index(body) if body else 0
+    text = Text(source[:start], style)
+    styles, links = [style], [(0, "")]
+    for token in _INLINE.parseInline(body)[0].children or ():
+        if token.type in _STYLES:
+            styles.append(_STYLES[token.type])
+        elif token.type == "link_open":
+            styles.append("underline")
+            links.append((len(text), safe(str(token.attrs["href"]))))
+        elif token.type == "link_close":
+            styles.pop()
+            begin, href = links.pop()
+            if text.plain[begin:] != href.removeprefix("mailto:"):
+                text.append(f" ({href})", f"{style} cyan dim".strip())
+        elif token.type in ("em_close", "strong_close", "s_close"):
+            styles.pop()
+        else:
+            text.append(*_leaf(token, " ".join(filter(None, styles))))
+    return text.append(source[start + len(body) :], style)
+
+
+def _leaf(token: Token, style: str) -> tuple[str, str]:
+    # `safe` again: the parser has resolved entities such as &#x202e; and &#10;.
+    if token.type == "code_inline":
+        return safe(token.content), f"{style} cyan".strip()
+    if token.type == "image":
+        return safe(f"[image: {token.content}] ({token.attrs['src']})"), style
+    return safe(token.content).replace("\n", " "), style
+
+
+def _split_row(row: str) -> list[str]:
+    cells = re.split(r"(?<!\\)\|", row.strip().removeprefix("|").removesuffix("|"))
+    return [cell.strip().replace("\\|", "|") for cell in cells]
+
+
+def _table(rows: list[str], columns: int, style: str) -> Table:
+    table = Table(
+        box=SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+        border_style=f"{style} dim".strip(),
+        header_style="bold",
+    )
+    rules = [*_split_row(rows[1]), *[""] * columns]
+    for title, rule in zip(_split_row(rows[0]), rules, strict=False):
+        table.add_column(_inline(title, style), justify=_justify(rule), overflow="fold")
+    for row in rows[2:]:
+        cells = _split_row(row)
+        # Cells without a column are not dropped.
+        cells[columns - 1 :] = [" | ".join(cells[columns - 1 :])]
+        table.add_row(*(_inline(cell, style) for cell in cells))
+    return table
+
+
+def _justify(rule: str) -> JustifyMethod:
+    if rule.endswith(":"):
+        return "center" if rule.startswith(":") else "right"
+    return "left"

@@ -1,0 +1,306 @@
+"""The interactive terminal: prompts, turns, commands and questions, until the person leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final, Protocol
+
+from prompt_toolkit.application import run_in_terminal
+from prompt_toolkit.formatted_text import StyleAndTextTuples
+from rich.console import Console
+
+from awl.agent import Approval
+from awl.channels import prompt
+from awl.channels.display import banner, call_details, inset, make_console, show_reply, words
+from awl.channels.prompt import InputLine, Question, quiet_keys
+from awl.channels.screen import TICK, Screen
+from awl.commands import AgentAccess, BannerInfo, as_prompt, is_command, run
+from awl.conversation import ModelRef, ToolUse
+from awl.entries import Usage
+from awl.errors import AwlError
+from awl.events import AgentEvent, TurnEnded
+from awl.printing import one_line
+
+_DETAIL_ROWS: Final = 12
+"""Rows of a call that are shown with the question whether it may run."""
+
+_GREETING: Final = "Enter sends, Alt-Enter adds a line, /help lists the commands, Ctrl-D quits."
+
+
+class TerminalApp(AgentAccess, Protocol):
+    """What the terminal needs: an agent, and what commands ask of it.
+
+    Everything is asked anew each time: the conversation behind it may be swapped between turns.
+    """
+
+    @property
+    def session_id(self) -> str:
+        """The session's id, as short as is unique; empty while there is no session."""
+
+    @property
+    def unsaved(self) -> int:
+        """How many entries wait to be written."""
+
+    def prompt(self, text: str) -> AsyncIterator[AgentEvent]:
+        """`Agent.prompt`."""
+
+    def cancel(self) -> None:
+        """`Agent.cancel`."""
+
+    def warm(self) -> None:
+        """Import what the first request needs; called in a thread."""
+
+
+class Terminal:
+    """A person at a terminal. `approve` is an `Approver` for the agent."""
+
+    def __init__(self, *, history_file: Path | None = None, console: Console | None = None) -> None:
+        self.console = make_console() if console is None else console
+        self._history_file = history_file
+        self._screen = Screen(self.console)
+        self._app: TerminalApp | None = None
+        self._line: InputLine | None = None
+        self._question: Question | None = None
+        self._one_question = asyncio.Lock()
+        self._turn: asyncio.Task[TurnEnded | None] | None = None
+        self._interrupts = 0
+        self._signal = 0  # that told awl to go
+        self._deaf = False  # the terminal is gone: nothing is shown any more
+        self._warmed: ModelRef | None = None
+        self._usage: Usage | None = None
+        self._facts = ""
+
+    async def talk(
+        self, app: TerminalApp, *, resumed: BannerInfo | None = None, draft: str = ""
+    ) -> int:
+        """Talk until the person leaves or a signal says so; the exit code.
+
+        `resumed` is shown first; `draft` is in the input line to begin with. SIGTERM and SIGHUP
+        end a running turn cleanly and return; closing the session is the caller's.
+        """
+        self._app = app
+        prompt.use_no_cpr()
+        self._line = InputLine(app, history_file=self._history_file, toolbar=self._toolbar)
+        with self._signals():
+            self._greet(resumed)
+            while not self._signal:
+                self._warm(app)
+                self._facts = self._of_session(app)
+                line = await self._line.read(draft, refresh=app.unsaved > 0)
+                if line is None:
+                    break
+                if is_command(line):
+                    draft = ""
+                    if await self._command(line, app):
+                        break
+                else:
+                    draft = await self._prompt(line, app)
+        return 128 + self._signal if self._signal else 0
+
+    async def approve(self, call: ToolUse, summary: str) -> Approval:
+        """Ask whether a tool may run. Ctrl-C denies it and ends the turn."""
+        async with self._one_question:
+            if self._interrupts or self._signal or self._deaf:
+                return "deny"
+            self._screen.pause(True)
+            try:
+                return await self._ask(call, summary)
+            finally:
+                self._screen.pause(False)
+
+    def notify(self, event: AgentEvent) -> None:
+        """Show an event that happened between turns, above the input line."""
+        if self._line is not None and self._turn is None and self._line.reading:
+            run_in_terminal(lambda: self._show(event))
+        else:
+            self._show(event)
+
+    async def ask_path(self, question: str) -> str | None:
+        """A path as the person writes it; None if they give none or nobody is left to ask."""
+        return None if self._deaf or self._signal else await prompt.ask_path(question)
+
+    async def _command(self, line: str, app: TerminalApp) -> bool:
+        """Carry out a slash command; whether the person leaves with it."""
+        reply = await run(line, app)
+        show_reply(reply, self.console)
+        return reply.quit
+
+    async def _prompt(self, line: str, app: TerminalApp) -> str:
+        """One turn; what the input line begins with after it."""
+        self._interrupts = 0
+        self._screen.begin()
+        self._turn = asyncio.create_task(self._follow(as_prompt(line), app))
+        ticker = asyncio.create_task(self._tick())
+        try:
+            with quiet_keys():
+                ended = await self._turn
+        except asyncio.CancelledError:
+            if not self._signal:  # not by us
+                raise
+            return ""
+        finally:
+            ticker.cancel()
+            self._turn = None
+        if ended is None:
+            return ""
+        self._usage = ended.usage or self._usage
+        return line if ended.prompt_refused else ""
+
+    async def _follow(self, text: str, app: TerminalApp) -> TurnEnded | None:
+        ended = None
+        try:
+            async for event in app.prompt(text):
+                if isinstance(event, TurnEnded):
+                    ended = event
+                self._show(event)
+        except AwlError as error:
+            ended = TurnEnded(stop_reason="error", error=str(error))
+            self._show(ended)
+        return ended
+
+    def _show(self, event: AgentEvent) -> None:
+        try:
+            if not self._deaf:
+                self._screen.show(event)
+        except OSError:
+            # The terminal is gone, but the turn must be logged to its end.
+            self._hung_up()
+            if self._app is not None:
+                self._app.cancel()
+
+    async def _tick(self) -> None:
+        with suppress(OSError):  # `_show` will meet it too
+            while not self._deaf:
+                await asyncio.sleep(TICK)
+                self._screen.tick()
+
+    async def _ask(self, call: ToolUse, summary: str) -> Approval:
+        width = self.console.width
+        self._screen.tool(call.id, call.name, summary)
+        rows = call_details(call, summary, width=width)
+        hidden = rows[_DETAIL_ROWS:]
+        if rows:
+            self._screen.print(inset(rows[:_DETAIL_ROWS]))
+        keys = {"y": "once", "a": "always in this session", "n": "no"}
+        while True:
+            more = {"v": f"view {len(hidden)} more lines"} if hidden else {}
+            name = one_line(call.name, 40)
+            self._question = Question(f"Run {name}?", keys | more)
+            try:
+                answer = await self._question.ask()
+            finally:
+                self._question = None
+            if answer == "v":
+                self._screen.print(inset(hidden))
+                hidden = []
+                continue
+            if answer is None:
+                self._interrupt()
+            elif answer == "a":
+                self._screen.print(inset([f"{name} may run without asking in this session"], "dim"))
+            return "once" if answer == "y" else "always" if answer == "a" else "deny"
+
+    def _greet(self, resumed: BannerInfo | None) -> None:
+        with suppress(OSError):
+            if resumed is None:
+                self.console.print(words(_GREETING, "dim"))
+            else:
+                self.console.print(banner(resumed))
+            self.console.print()
+
+    def _toolbar(self) -> StyleAndTextTuples:
+        app = self._app
+        assert app is not None
+        width = max(self.console.width - 1, 8)
+        if app.unsaved:
+            text = f"⚠ {app.unsaved} NOT SAVED: trying again every second"
+            return [("class:toolbar.alert", one_line(text, width))]
+        return [("class:toolbar.text", one_line(self._facts, width))]
+
+    def _of_session(self, app: TerminalApp) -> str:
+        """What the toolbar says; asked once for each prompt, as the toolbar is drawn at each key."""
+        parts = [str(app.model), app.session_id]
+        if self._usage is not None:
+            parts.append(f"{self._usage.input:,} tokens in, {self._usage.output:,} out")
+        return " · ".join(filter(None, parts))
+
+    def _warm(self, app: TerminalApp) -> None:
+        """Let imports happen while the person types. A failure will show when it matters."""
+        if self._warmed == app.model:
+            return
+        self._warmed = app.model
+
+        def warm() -> None:
+            with suppress(Exception):
+                app.warm()
+
+        # A daemon: leaving does not wait for it.
+        threading.Thread(target=warm, name="awl-warm", daemon=True).start()
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        handled: list[signal.Signals] = []
+        try:
+            with suppress(NotImplementedError, RuntimeError):  # Windows, or not the main thread
+                loop.add_signal_handler(signal.SIGINT, self._interrupt)
+                handled.append(signal.SIGINT)
+                for number in (signal.SIGTERM, signal.SIGHUP):
+                    loop.add_signal_handler(number, self._go, number)
+                    handled.append(number)
+            yield
+        finally:
+            for number in handled:
+                loop.remove_signal_handler(number)
+
+    def _interrupt(self) -> None:
+        """Ctrl-C: end the turn; while it ends, say so; at the third, give it up and leave."""
+        if self._question is not None:
+            self._question.leave()
+        elif self._turn is None:
+            if self._line is not None:
+                self._line.interrupt()
+        else:
+            self._interrupts += 1
+            if self._interrupts == 1:
+                self._cancel()
+            elif self._interrupts == 2:
+                self._screen.note("Still stopping. Ctrl-C once more leaves without waiting.")
+            else:
+                self._signal = signal.SIGINT
+                self._turn.cancel()
+
+    def _go(self, number: int) -> None:
+        """SIGTERM, SIGHUP: end the turn and leave; at the second, without waiting for it."""
+        if number == signal.SIGHUP:
+            self._hung_up()
+        again, self._signal = bool(self._signal), number
+        if self._question is not None:
+            self._question.leave()
+        if self._turn is not None:
+            if again:
+                self._turn.cancel()
+            else:
+                self._cancel()
+        elif self._line is not None:
+            self._line.leave()
+
+    def _cancel(self) -> None:
+        assert self._app is not None
+        self._screen.stopping()
+        self._app.cancel()
+
+    def _hung_up(self) -> None:
+        """Nobody sees the terminal any more: whatever is written to it from here on goes nowhere,
+        so that no late write fails."""
+        self._deaf, self._signal = True, self._signal or signal.SIGHUP
+        with suppress(OSError, ValueError):
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self.console.file.fileno())
+            os.close(nowhere)
