@@ -1,136 +1,389 @@
 """The loop: prompt -> model -> tools -> model -> ... ; every step is in the log before it counts.
 
-`Agent.prompt` is one turn, as an async generator of `AgentEvent`s that any channel can show.
+`Agent.prompt` is one turn, as an async generator of `AgentEvent`s that any channel can show. What
+cannot be logged is not acted on (an intent) or is kept until it can be (a fact), and is said aloud.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Literal
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from typing import Final, Literal
 
-import msgspec
-
-from awl.conversation import ModelRef, ToolUse
-from awl.entries import Usage
-
-
-class AgentEvent(msgspec.Struct, frozen=True, tag_field="type", rename="snake", omit_defaults=True):
-    """Something that happened in a turn. As JSON (`--output stream-json`), one line an event."""
-
-
-class TurnStarted(AgentEvent, frozen=True, tag="turn_started"):
-    """The prompt is in the log."""
-
-    session_id: str
-    turn_id: int
-
-
-class AnswerText(AgentEvent, frozen=True, tag="text"):
-    """More words of the answer."""
-
-    text: str
-
-
-class AnswerThinking(AgentEvent, frozen=True, tag="thinking"):
-    """More of the model's reasoning."""
-
-    thinking: str
-
-
-class ToolComposing(AgentEvent, frozen=True, tag="tool_composing"):
-    """The model is writing the input of a tool call."""
-
-    name: str
-
-
-class AnswerCompleted(AgentEvent, frozen=True, tag="answer_completed"):
-    """An answer is in the log. `stop_reason`: stop, length, toolUse, error or aborted."""
-
-    entry_id: str
-    stop_reason: str
-    model: str
-    usage: Usage | None = None
-
-
-class ToolStarted(AgentEvent, frozen=True, tag="tool_started"):
-    """A tool runs; its intent is in the log. `summary` is one line for a person."""
-
-    tool_use_id: str
-    name: str
-    summary: str
-
-
-class ToolOutput(AgentEvent, frozen=True, tag="tool_output"):
-    """Output of a running tool, as it comes."""
-
-    tool_use_id: str
-    text: str
-
-
-class ToolFinished(AgentEvent, frozen=True, tag="tool_finished"):
-    """A tool's result is in the log. Also for calls that did not run (denied, unknown tool)."""
-
-    tool_use_id: str
-    name: str
-    content: str
-    is_error: bool
-    duration_ms: int
-
-
-class Notice(AgentEvent, frozen=True, tag="notice"):
-    """One quiet line for the person."""
-
-    text: str
-
-
-class Unsaved(AgentEvent, frozen=True, tag="unsaved"):
-    """Something could not be written. `waiting` entries are queued and retried."""
-
-    message: str
-    waiting: int
-
-
-class Saved(AgentEvent, frozen=True, tag="saved"):
-    """All that was queued is written."""
-
-    count: int
-
-
-class Retrying(AgentEvent, frozen=True, tag="retrying"):
-    """The provider did not answer; it is asked again in `seconds`."""
-
-    reason: str
-    seconds: float
-
-
-class TurnEnded(AgentEvent, frozen=True, tag="turn_ended"):
-    """Always the last event of a turn.
-
-    `stop_reason`: stop, length, aborted (Ctrl-C), error (see `error`), max_turns, unsaved.
-    `prompt_refused`: the prompt itself is not in the log and should return to the input line.
-    `text` is the last answer's text; `usage` the sum of this turn's requests.
-    """
-
-    stop_reason: str
-    text: str = ""
-    usage: Usage | None = None
-    error: str | None = None
-    prompt_refused: bool = False
-
+from awl.answer import Answer, arrive
+from awl.batch import Batch
+from awl.conversation import (
+    Message,
+    ModelRef,
+    RedactedThinking,
+    Text,
+    Thinking,
+    ToolUse,
+)
+from awl.entries import (
+    Entry,
+    PartialEntry,
+    Usage,
+)
+from awl.errors import NotSaved, ProviderError
+from awl.events import (
+    AgentEvent,
+    AnswerCompleted,
+    AnswerText,
+    AnswerThinking,
+    Notice,
+    Retrying,
+    Saved,
+    ToolComposing,
+    TurnEnded,
+    TurnStarted,
+    Unsaved,
+)
+from awl.providers import (
+    Completed,
+    Provider,
+    Request,
+    TextDelta,
+    ThinkingDelta,
+    ToolUseDelta,
+)
+from awl.session import Session
+from awl.tools import Tool
+from awl.view import view
 
 Approval = Literal["once", "always", "deny"]
 Approver = Callable[[ToolUse, str], Awaitable[Approval]]
 """Asked before a tool that can change something runs, with the call and its one-line summary."""
 
+RETRIES: Final = (0.5, 1.0, 2.0, 4.0)
+"""Seconds between attempts at a provider that does not answer."""
+
+DENIED: Final = "The user did not allow this call. It did not run."
+
+SAVE_EVERY: Final = 1.0
+"""Seconds between attempts to write what is queued."""
+
 
 class Agent:
-    """A session, a model and its tools. One turn at a time."""
+    """A session, a model and its tools. One turn at a time.
+
+    Args:
+        session: the log that everything goes to.
+        provider: the model that is asked.
+        tools: what it may do.
+        approve: asked before a tool that can change something runs; None lets all of them run.
+        system: the system text of a new session; on a session that has another, it replaces it.
+        max_turns: how many answers one prompt may take.
+
+    Attributes:
+        notify: takes events that happen between turns (`Saved`).
+        refusal: what the model is told of a call that `approve` denied.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        provider: Provider,
+        tools: Sequence[Tool] = (),
+        *,
+        approve: Approver | None = None,
+        system: str | None = None,
+        max_turns: int = 50,
+    ) -> None:
+        self.session = session
+        self.provider = provider
+        self._tools = {tool.spec.name: tool for tool in tools}
+        self._approve = approve
+        self._system = system
+        self._max_turns = max_turns
+        self.notify: Callable[[AgentEvent], None] = lambda event: None
+        self.refusal = DENIED
+        self._always: set[str] = set()
+        self._cancelled = asyncio.Event()
+        self._saving: asyncio.Task[None] | None = None
+        self._last_changes: tuple[str, ...] = ()
 
     @property
-    def model(self) -> ModelRef: ...
-
-    def prompt(self, text: str) -> AsyncIterator[AgentEvent]:
-        """One turn: the prompt, the model's answers and the tools between, to the final answer."""
+    def model(self) -> ModelRef:
+        """Whom the next request goes to."""
+        return self.provider.ref
 
     def cancel(self) -> None:
         """End the running turn. Its generator goes on to log what was shown and ends by itself."""
+        self._cancelled.set()
+
+    async def switch(self, provider: Provider) -> None:
+        """Let another model answer from here on. The log says so before it is asked.
+
+        Raises:
+            NotSaved: the switch could not be logged; the model stays.
+        """
+        await asyncio.to_thread(self.session.switch_model, provider.ref)
+        self.provider = provider
+
+    async def prompt(self, text: str) -> AsyncGenerator[AgentEvent, None]:
+        """One turn: the prompt, the model's answers and the tools between, to the final answer."""
+        self._cancelled.clear()
+        turn = _Turn()
+        try:
+            await self._log(*self._opening(text))
+        except NotSaved as error:
+            yield self._unsaved(error)
+            yield turn.ended("unsaved", error=str(error), prompt_refused=True)
+            return
+        yield TurnStarted(self.session.id, self.session.state.turn)
+        for _ in range(self._max_turns):
+            async for event in self._ask(turn):
+                yield event
+            if turn.over is None and turn.calls:
+                async for event in self._use_tools(turn):
+                    yield event
+            if turn.over is not None:
+                yield turn.over
+                return
+        yield turn.ended(
+            "max_turns", error=f"stopped after {self._max_turns} answers: say `go on` to continue"
+        )
+
+    async def close(self) -> None:
+        """Stop retrying in the background. What is queued stays in the session."""
+        if self._saving is not None:
+            self._saving.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._saving
+
+    # -- the model -------------------------------------------------------------------------------
+
+    def _opening(self, text: str) -> list[Entry]:
+        """What a prompt adds to the log: the system text where it is not in force yet, and it."""
+        entries: list[Entry] = []
+        state = self.session.state
+        in_force = next(
+            (
+                item.message.text
+                for item in reversed(state.items)
+                if item.kind == "message" and item.message.role == "system"
+            ),
+            None,
+        )
+        if self._system is not None and self._system != in_force:
+            system = Message("system", (Text(text=self._system),))
+            entries.append(self.session.message_entry(system))
+        entries.append(self._user_entry(Message("user", (Text(text=text),))))
+        return entries
+
+    def _user_entry(self, message: Message) -> Entry:
+        ref = self.provider.ref
+        return self.session.message_entry(message, provider=ref.provider, model=ref.model)
+
+    async def _ask(self, turn: _Turn) -> AsyncIterator[AgentEvent]:
+        """One answer of the model, from request to log."""
+        turn.calls = []
+        thinking = True
+        waits = iter(RETRIES)
+        while True:
+            answer = Answer()
+            request = self._request(thinking, turn)
+            for change in turn.changes:
+                if change not in self._last_changes:
+                    yield Notice(f"sent to the model: {change}")
+            self._last_changes = turn.changes
+            try:
+                async for event in self._stream(request, answer):
+                    yield event
+                break
+            except ProviderError as error:
+                if answer.anything or self._cancelled.is_set():
+                    async for event in self._broken_off(turn, answer, error):
+                        yield event
+                    return
+                if error.fault == "refused" and thinking and turn.sends_thinking:
+                    thinking = False
+                    yield Notice("the model refused its own reasoning; asking without it")
+                    continue
+                wait = next(waits, None) if error.transient else None
+                if wait is None:
+                    turn.over = turn.ended("error", error=str(error))
+                    return
+                yield Retrying(str(error), wait)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._cancelled.wait(), wait)
+        if answer.completed is None:
+            async for event in self._broken_off(turn, answer, None):
+                yield event
+        else:
+            async for event in self._answered(turn, answer.completed):
+                yield event
+
+    def _request(self, thinking: bool, turn: _Turn) -> Request:
+        sent = view(self.session.state, self.provider.ref, thinking=thinking)
+        turn.changes = sent.changes
+        turn.sends_thinking = any(
+            isinstance(block, Thinking | RedactedThinking)
+            for message in sent.messages
+            for block in message.content
+        )
+        return Request(
+            system=sent.system,
+            messages=sent.messages,
+            tools=tuple(tool.spec for tool in self._tools.values()),
+            read_blob=self.session.blobs.get,
+            thinking=thinking,
+        )
+
+    async def _stream(self, request: Request, answer: Answer) -> AsyncIterator[AgentEvent]:
+        """Pass on an answer as it comes, and log each second of it. Ends early when cancelled."""
+        stream = self.provider.stream(request)
+        async for event in arrive(stream, answer, self._cancelled):
+            match event:
+                case None:
+                    if problem := await self._log_partial(answer):
+                        yield problem
+                case TextDelta(text=text):
+                    yield AnswerText(text)
+                case ThinkingDelta(thinking=thinking):
+                    yield AnswerThinking(thinking)
+                case ToolUseDelta(name=name):
+                    yield ToolComposing(name)
+
+    async def _log_partial(self, answer: Answer) -> AgentEvent | None:
+        entry = PartialEntry(content=answer.since_partial())
+        try:
+            await self._log(entry)
+        except NotSaved as error:
+            return Unsaved(str(error), self.session.unsaved)
+        return None
+
+    async def _answered(self, turn: _Turn, completed: Completed) -> AsyncIterator[AgentEvent]:
+        """Log a complete answer, and see what it asks for."""
+        turn.add_usage(completed.usage)
+        message = Message("assistant", completed.content)
+        if not completed.content:
+            yield Notice("the model answered nothing")
+            turn.over = turn.ended(completed.stop_reason)
+            return
+        turn.text = message.text
+        entry = self.session.message_entry(
+            message,
+            provider=self.provider.ref.provider,
+            model=completed.model,
+            stop_reason=completed.stop_reason,
+            usage=completed.usage,
+        )
+        try:
+            entry_id = (await self._log(entry))[0]
+        except NotSaved as error:
+            yield self._unsaved(error)
+            turn.over = turn.ended("unsaved", error=str(error))
+            return
+        yield AnswerCompleted(entry_id, completed.stop_reason, completed.model, completed.usage)
+        turn.calls = message.tool_uses
+        if not turn.calls:
+            turn.over = turn.ended(completed.stop_reason)
+
+    async def _broken_off(
+        self, turn: _Turn, answer: Answer, error: ProviderError | None
+    ) -> AsyncIterator[AgentEvent]:
+        """Log what was shown of an answer that was cancelled or failed."""
+        aborted = self._cancelled.is_set()
+        reason = "aborted" if aborted else "error"
+        why = None if aborted else str(error or "the stream ended early")
+        content = answer.content()
+        if not content:
+            turn.over = turn.ended(reason, error=why)
+            return
+        turn.text = Message("assistant", content).text
+        ref = self.provider.ref
+        entry = self.session.message_entry(
+            Message("assistant", content),
+            provider=ref.provider,
+            model=ref.model,
+            stop_reason=reason,
+        )
+        try:
+            entry_id = (await self._log(entry))[0]
+        except NotSaved as problem:
+            yield self._unsaved(problem)
+        else:
+            yield AnswerCompleted(entry_id, reason, ref.model)
+        turn.over = turn.ended(reason, error=why)
+
+    # -- the tools -------------------------------------------------------------------------------
+
+    async def _use_tools(self, turn: _Turn) -> AsyncIterator[AgentEvent]:
+        """Run what the answer asked for, and log the results as one message."""
+        batch = Batch(self.session, self._tools, self._permission, self._cancelled)
+        async for event in batch.run(turn.calls):
+            yield event
+        if batch.unsaved is not None:
+            yield self._unsaved(batch.unsaved)
+        try:
+            await self._log(self._user_entry(Message("user", batch.results)))
+        except NotSaved as error:
+            yield self._unsaved(error)
+            turn.over = turn.ended("unsaved", error=str(error))
+            return
+        if batch.unsaved is not None:
+            turn.over = turn.ended("unsaved", error=str(batch.unsaved))
+        elif self._cancelled.is_set():
+            turn.over = turn.ended("aborted")
+
+    async def _permission(self, use: ToolUse, summary: str) -> str | None:
+        """Why a call may not run; None when it may."""
+        if self._approve is None or use.name in self._always:
+            return None
+        approval = await self._approve(use, summary)
+        if approval == "always":
+            self._always.add(use.name)
+        return self.refusal if approval == "deny" else None
+
+    # -- the log ---------------------------------------------------------------------------------
+
+    async def _log(self, *entries: Entry) -> list[str]:
+        return await asyncio.to_thread(self.session.append_many, entries)
+
+    def _unsaved(self, error: NotSaved) -> Unsaved:
+        """Say that something is not saved, and keep trying if it is queued."""
+        if self.session.unsaved and (self._saving is None or self._saving.done()):
+            self._saving = asyncio.create_task(self._save_queued())
+        return Unsaved(str(error), self.session.unsaved)
+
+    async def _save_queued(self) -> None:
+        while waiting := self.session.unsaved:
+            await asyncio.sleep(SAVE_EVERY)
+            with contextlib.suppress(NotSaved):
+                await asyncio.to_thread(self.session.flush)
+                self.notify(Saved(waiting))
+
+
+class _Turn:
+    """What is known of the running turn. `over` is its last event, once there is one."""
+
+    def __init__(self) -> None:
+        self.calls: list[ToolUse] = []
+        self.text = ""
+        self.changes: tuple[str, ...] = ()
+        self.sends_thinking = False
+        self.over: TurnEnded | None = None
+        self._usage: Usage | None = None
+
+    def add_usage(self, usage: Usage | None) -> None:
+        if usage is None:
+            return
+        before = self._usage or Usage(input=0, output=0)
+        self._usage = Usage(
+            input=before.input + usage.input,
+            output=before.output + usage.output,
+            cache_read=_sum(before.cache_read, usage.cache_read),
+            cache_write=_sum(before.cache_write, usage.cache_write),
+        )
+
+    def ended(
+        self, stop_reason: str, *, error: str | None = None, prompt_refused: bool = False
+    ) -> TurnEnded:
+        return TurnEnded(stop_reason, self.text, self._usage, error, prompt_refused)
+
+
+def _sum(one: int | None, other: int | None) -> int | None:
+    return None if one is None and other is None else (one or 0) + (other or 0)

@@ -29,6 +29,7 @@ from awl.entries import (
     LabelEntry,
     LoggedMessage,
     MessageEntry,
+    ModelChangeEntry,
     PartialEntry,
     RewindEntry,
     ToolCallEntry,
@@ -44,7 +45,7 @@ from awl.errors import (
     NotSaved,
     SessionClosed,
 )
-from awl.log.blobs import Blobs
+from awl.log.blobs import Blobs, MemoryBlobs
 from awl.log.file import LogFile, create_private, sync, sync_directory, write_all
 from awl.log.line import decode, encode, encode_held
 from awl.log.names import (
@@ -53,6 +54,7 @@ from awl.log.names import (
     new_session_id,
     now,
     parse_log_name,
+    same_directory,
 )
 from awl.log.scan import BLOCK, Line, scan
 from awl.state import State, is_prompt
@@ -80,6 +82,7 @@ class Session:
     Attributes:
         path: its log, which exists once something was appended.
         id: its id, a UUID.
+        kept: False for a session that nothing is written of.
         notices: what a person should know of opening it (recovery, damage), a line each.
     """
 
@@ -88,6 +91,7 @@ class Session:
         self.header = header
         self.notices: list[str] = []
         self.blobs = Blobs(path)
+        self.kept = True
         self._state = state
         self._log = log
         self._line = 0
@@ -122,6 +126,14 @@ class Session:
         state = State(header)
         state.settle()
         return cls(log_path(root, cwd, timestamp, session_id), header, state, None)
+
+    @classmethod
+    def unkept(cls, cwd: str, model: ModelRef) -> Session:
+        """A session that nothing is written of: it ends with the process."""
+        session = cls.create(Path(os.devnull), cwd, model)
+        session.kept = False
+        session.blobs = MemoryBlobs()
+        return session
 
     @classmethod
     def open(cls, path: Path, *, cwd: str | None = None) -> Session:
@@ -324,6 +336,43 @@ class Session:
         self._target(entry_id)
         return self.append(LabelEntry(target_id=entry_id, label=label))
 
+    def switch_model(self, model: ModelRef, *, thinking_level: str | None = None) -> None:
+        """Record that another model answers from here on. Before the first entry, the header does.
+
+        Raises:
+            NotSaved, SessionClosed: as `append`.
+        """
+        with self._guard:
+            if model == self.active_model:
+                return
+            if not self._state.entries:
+                self.header = msgspec.structs.replace(
+                    self.header,
+                    provider=model.provider,
+                    model=model.model,
+                    endpoint=model.endpoint,
+                )
+                self._state = State(self.header)
+                self._state.settle()
+                return
+            self.append(
+                ModelChangeEntry(
+                    provider=model.provider,
+                    model=model.model,
+                    endpoint=model.endpoint,
+                    thinking_level=thinking_level,
+                )
+            )
+
+    def move(self, cwd: str) -> None:
+        """Record that the session belongs to another directory from here on.
+
+        Raises:
+            NotSaved, SessionClosed: as `append`.
+        """
+        if not same_directory(cwd, self.cwd):
+            self.append(CwdChangeEntry(cwd=os.path.realpath(cwd)))
+
     def close(self, reason: EndReason = "user_quit") -> None:
         """Record the end, if anything was appended since opening, and release the lock."""
         with self._guard:
@@ -345,7 +394,7 @@ class Session:
         """
         with self._guard:
             lines = [encode(entry) for batch in self._stamped_queue() for entry in batch]
-            out = create_private(path)
+            out = create_private(path.expanduser())
             try:
                 if self._log is None:
                     write_all(out, encode(self.header))
@@ -388,7 +437,9 @@ class Session:
         stamped = self._stamp(entries, self._state.leaf_id, self._state.next_seq, self._state.turn)
         written = [encode_held(entry) for entry in stamped]
         data = b"".join(line for line, _ in written)
-        if self._log is None:
+        if not self.kept:
+            start = 0
+        elif self._log is None:
             first = encode(self.header)
             self._log = LogFile.create(self.path, first + data)
             self._state.read = _reader(self._log.fd)

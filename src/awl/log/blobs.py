@@ -69,3 +69,20 @@ class Blobs:
         if hashlib.sha256(data).hexdigest() != ref.blob:
             raise BlobDamaged(f"blob {ref.blob[:12]} is not what was stored")
         return data
+
+
+class MemoryBlobs(Blobs):
+    """The blobs of a conversation that is not kept: nothing of it reaches a disk."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, bytes] = {}
+
+    def put(self, data: bytes) -> BlobRef:
+        name = hashlib.sha256(data).hexdigest()
+        self._held[name] = data
+        return BlobRef(blob=name, size=len(data))
+
+    def get(self, ref: BlobRef) -> bytes:
+        if ref.blob not in self._held:
+            raise BlobDamaged(f"there is no blob {ref.blob[:12]!r}")
+        return self._held[ref.blob]

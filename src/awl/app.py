@@ -1,0 +1,253 @@
+"""A running conversation: the settings, the session, the agent, and what commands ask of them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from awl.agent import Agent, Approver
+from awl.commands import HistoryItem
+from awl.config import Config, ProviderSettings, choose_provider, sessions_dir
+from awl.conversation import ModelRef
+from awl.errors import AwlError, ConfigError
+from awl.events import AgentEvent
+from awl.history import history
+from awl.providers import Provider, connect, with_base_url
+from awl.session import Session
+from awl.store.files import Store
+from awl.tools import all_tools
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """What the person asked for on the command line; None where they left the choice to awl."""
+
+    provider: str | None = None
+    model: str | None = None
+    system: str | None = None
+    cwd: str | None = None
+    max_turns: int | None = None
+    kept: bool = True
+
+
+class App:
+    """One conversation and what it needs. `notices` are lines to show before it begins."""
+
+    def __init__(
+        self, config: Config, environ: Mapping[str, str], session: Session, agent: Agent
+    ) -> None:
+        self.config = config
+        self.session = session
+        self.agent = agent
+        self.notices: list[str] = [*config.warnings, *session.notices]
+        self._environ = environ
+        self._store = open_store(config, environ)
+
+    # -- what a terminal asks ----------------------------------------------------------------------
+
+    @property
+    def session_id(self) -> str:
+        """The session's id, as short as is unique; empty while there is no file."""
+        if not self.session.born:
+            return ""
+        return self._store.short_ids([self.session.id])[self.session.id]
+
+    @property
+    def unsaved(self) -> int:
+        return self.session.unsaved
+
+    def prompt(self, text: str) -> AsyncIterator[AgentEvent]:
+        return self.agent.prompt(text)
+
+    def cancel(self) -> None:
+        self.agent.cancel()
+
+    def warm(self) -> None:
+        self.agent.provider.warm()
+
+    # -- what commands ask -------------------------------------------------------------------------
+
+    @property
+    def model(self) -> ModelRef:
+        return self.agent.model
+
+    def models(self) -> Sequence[ModelRef]:
+        return [_ref(with_base_url(known, self._environ)) for known in self.config.providers]
+
+    async def switch_model(self, name: str) -> ModelRef:
+        settings = named_model(self.config, name, self.agent.model.provider)
+        provider = connect(settings, self._environ)
+        before = self.agent.provider
+        await self.agent.switch(provider)
+        await before.close()
+        return provider.ref
+
+    async def history(self, limit: int | None) -> Iterable[HistoryItem]:
+        items = await asyncio.to_thread(history, self.session.state)
+        return items if limit is None else items[-limit:]
+
+    async def close(self) -> None:
+        """Let go of the model and of the background work. The session stays open."""
+        await self.agent.close()
+        await self.agent.provider.close()
+
+
+def open_store(config: Config, environ: Mapping[str, str]) -> Store:
+    """The sessions that these settings name."""
+    return Store(sessions_dir(config, environ))
+
+
+def begin(
+    config: Config,
+    environ: Mapping[str, str],
+    wanted: Wanted,
+    *,
+    approve: Approver | None,
+    resume: Path | None = None,
+) -> App:
+    """A new conversation, or one that goes on.
+
+    Raises:
+        AwlError: a setting, a key, the model or the session's directory is missing; the message
+            names the choices. Nothing was written.
+    """
+    if not config.session.enabled and wanted.kept:
+        raise ConfigError(
+            "[session] enabled = false is not built yet: set it to true, or talk without a session"
+            " with --no-session",
+            path=config.path,
+            key="session.enabled",
+        )
+    if resume is None:
+        return _new(config, environ, wanted, approve)
+    session = Session.open(resume, cwd=wanted.cwd)
+    try:
+        return _resumed(config, environ, wanted, approve, session)
+    except BaseException:
+        session.close()
+        raise
+
+
+def _new(
+    config: Config, environ: Mapping[str, str], wanted: Wanted, approve: Approver | None
+) -> App:
+    cwd = wanted.cwd or os.getcwd()  # noqa: PTH109 - the spelling is resolved by the session
+    settings = choose_provider(config, environ, wanted.provider)
+    if wanted.model:
+        settings = named_model(config, wanted.model, settings.name)
+    provider = connect(settings, environ)
+    if wanted.kept:
+        session = open_store(config, environ).create(cwd, provider.ref)
+    else:
+        session = Session.unkept(cwd, provider.ref)
+    return _app(config, environ, wanted, approve, session, provider)
+
+
+def _resumed(
+    config: Config,
+    environ: Mapping[str, str],
+    wanted: Wanted,
+    approve: Approver | None,
+    session: Session,
+) -> App:
+    provider = connect(restored_model(config, environ, wanted, session.active_model), environ)
+    if wanted.cwd is not None:
+        session.move(wanted.cwd)
+    elif not Path(session.cwd).is_dir():
+        raise AwlError(
+            f"the session's directory is gone: {session.cwd}; tools would run elsewhere."
+            f" To go on in another directory: awl --resume {session.id} --cwd DIR"
+        )
+    if provider.ref != session.active_model:
+        session.switch_model(provider.ref)
+    return _app(config, environ, wanted, approve, session, provider)
+
+
+def _app(
+    config: Config,
+    environ: Mapping[str, str],
+    wanted: Wanted,
+    approve: Approver | None,
+    session: Session,
+    provider: Provider,
+) -> App:
+    agent = Agent(
+        session,
+        provider,
+        all_tools(),
+        approve=approve,
+        system=wanted.system if wanted.system is not None else _system(session),
+        max_turns=wanted.max_turns or config.agent.max_turns,
+    )
+    return App(config, environ, session, agent)
+
+
+def restored_model(
+    config: Config, environ: Mapping[str, str], wanted: Wanted, stored: ModelRef
+) -> ProviderSettings:
+    """The model that a resumed session goes on with.
+
+    Provider, endpoint and model are restored as one or not at all; what the person asks for wins.
+
+    Raises:
+        ConfigError: the stored one is not configured (any more) and nothing was asked for.
+    """
+    if wanted.provider:
+        settings = choose_provider(config, environ, wanted.provider)
+        return named_model(config, wanted.model, settings.name) if wanted.model else settings
+    if wanted.model:
+        return named_model(config, wanted.model, stored.provider)
+    known = next((one for one in config.providers if one.name == stored.provider), None)
+    choices = ", ".join(one.name for one in config.providers)
+    if known is None:
+        raise ConfigError(
+            f"the session was with {stored}, and no provider {stored.provider!r} is configured:"
+            f" choose one with --provider ({choices})",
+            path=config.path,
+        )
+    endpoint = with_base_url(known, environ).endpoint
+    if endpoint != stored.endpoint:
+        raise ConfigError(
+            f"the session was with {stored} at {stored.endpoint or 'its own endpoint'}, and"
+            f" {known.name} is configured for {endpoint or 'its own endpoint'}:"
+            f" say `--provider {known.name}` to go on there, or choose another ({choices})",
+            path=config.path,
+        )
+    return msgspec.structs.replace(known, model=stored.model or known.model)
+
+
+def named_model(config: Config, name: str, provider: str) -> ProviderSettings:
+    """The settings for a model by name: a provider's, PROVIDER/MODEL, or a model of `provider`.
+
+    Raises:
+        ConfigError: there is no such provider.
+    """
+    by_name = {known.name: known for known in config.providers}
+    if name in by_name:
+        return by_name[name]
+    head, slash, model = name.partition("/")
+    if slash and head in by_name and model:
+        return msgspec.structs.replace(by_name[head], model=model)
+    if provider not in by_name:
+        raise ConfigError(
+            f"no provider is named {provider!r}: choose {', '.join(by_name)}", path=config.path
+        )
+    return msgspec.structs.replace(by_name[provider], model=name)
+
+
+def _ref(settings: ProviderSettings) -> ModelRef:
+    return ModelRef(settings.name, settings.model, settings.endpoint)
+
+
+def _system(session: Session) -> str | None:
+    """The system text of a new session; a resumed one keeps its own."""
+    if session.born or session.state.entries:
+        return None
+    return (
+        "You are awl, an assistant in a terminal. You work in the directory"
+        f" {session.cwd}. Be brief and exact; use the tools to look before you answer, and say"
+        " what you did."
+    )

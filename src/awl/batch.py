@@ -1,0 +1,225 @@
+"""A batch of tool calls: permission, intent in the log, the tool, its result in the log."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from time import monotonic
+from typing import Any, Final
+
+from awl.conversation import Image, ToolResult, ToolUse
+from awl.entries import Entry, ToolCallEntry, ToolResultEntry
+from awl.errors import NotSaved
+from awl.events import AgentEvent, Notice, ToolFinished, ToolOutput, ToolStarted
+from awl.session import Session
+from awl.tools import Tool, ToolContext, ToolOutcome
+
+CANCELLED: Final = "[cancelled by the user before it started]"
+UNSAVED: Final = "[not started: the session could not be saved]"
+
+Permission = Callable[[ToolUse, str], Awaitable[str | None]]
+"""Asked before a call that can change something: why it may not run, or None."""
+
+
+class Batch:
+    """The calls of one answer.
+
+    Attributes:
+        results: in the order of the calls, once `run` has ended.
+        unsaved: why something of it could not be logged; no call starts after that.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        tools: Mapping[str, Tool],
+        permission: Permission,
+        cancelled: asyncio.Event,
+    ) -> None:
+        self.unsaved: NotSaved | None = None
+        self._session = session
+        self._tools = tools
+        self._permission = permission
+        self._cancelled = cancelled
+        self._results: list[ToolResult | None] = []
+
+    @property
+    def results(self) -> tuple[ToolResult, ...]:
+        return tuple(result for result in self._results if result is not None)
+
+    async def run(self, calls: Sequence[ToolUse]) -> AsyncIterator[AgentEvent]:
+        """Run all calls: those that only look side by side, the others one by one, in order."""
+        self._results = [None] * len(calls)
+        for group in self._groups(calls):
+            inbox: asyncio.Queue[AgentEvent | None] = asyncio.Queue()
+            running = asyncio.create_task(self._side_by_side(group, inbox))
+            try:
+                while (event := await inbox.get()) is not None:
+                    yield event
+                await running
+            finally:
+                running.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await running
+
+    def _groups(self, calls: Sequence[ToolUse]) -> list[list[tuple[int, ToolUse]]]:
+        groups: list[list[tuple[int, ToolUse]]] = []
+        side_by_side = False
+        for place, use in enumerate(calls):
+            tool = self._tools.get(use.name)
+            looks = tool is not None and not tool.mutates
+            if not (looks and side_by_side):
+                groups.append([])
+            groups[-1].append((place, use))
+            side_by_side = looks
+        return groups
+
+    async def _side_by_side(
+        self, group: list[tuple[int, ToolUse]], inbox: asyncio.Queue[AgentEvent | None]
+    ) -> None:
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for place, use in group:
+                    tasks.create_task(self._use(place, use, inbox.put_nowait))
+        finally:
+            inbox.put_nowait(None)
+
+    async def _use(self, place: int, use: ToolUse, show: Callable[[AgentEvent], None]) -> None:
+        refused = await self._refusal(use)
+        started = monotonic()
+        if refused is None:
+            show(ToolStarted(use.id, use.name, self._summary(use)))
+            outcome = await self._outcome(use, show)
+        else:
+            outcome = _failed(refused)
+        duration_ms = round((monotonic() - started) * 1000)
+        result = await self._result(use, outcome, duration_ms, show)
+        self._results[place] = result
+        if None in self._results:  # the last one goes straight into the user message
+            entry = ToolResultEntry(
+                tool_use_id=use.id,
+                name=use.name,
+                content=result.content,
+                images=result.images,
+                output=result.output,
+                is_error=result.is_error,
+                duration_ms=duration_ms,
+            )
+            try:
+                await self._log(entry)
+            except NotSaved as error:
+                self.unsaved = error
+        show(ToolFinished(use.id, use.name, result.content, result.is_error, duration_ms))
+
+    async def _refusal(self, use: ToolUse) -> str | None:
+        """Why a call does not run; None when it may and its intent is in the log."""
+        tool = self._tools.get(use.name)
+        if tool is None:
+            names = ", ".join(self._tools) or "none"
+            return f"There is no tool {use.name!r}. The tools are: {names}."
+        parsed = parse_input(use.input)
+        if parsed is None:
+            return "The input is not a JSON object. The call did not run."
+        if reason := self._stopped():
+            return reason
+        if tool.mutates and (reason := await self._permission(use, tool.describe(parsed))):
+            return reason
+        if reason := self._stopped():
+            return reason
+        try:
+            await self._log(ToolCallEntry(tool_use_id=use.id, name=use.name))
+        except NotSaved as error:
+            self.unsaved = error
+            return UNSAVED
+        return None
+
+    def _stopped(self) -> str | None:
+        if self._cancelled.is_set():
+            return CANCELLED
+        return UNSAVED if self.unsaved is not None or self._session.unsaved else None
+
+    async def _outcome(self, use: ToolUse, show: Callable[[AgentEvent], None]) -> ToolOutcome:
+        """Run the tool to its end, or to the user's Ctrl-C."""
+        so_far: list[str] = []
+        loop = asyncio.get_running_loop()
+
+        def progress(text: str) -> None:
+            so_far.append(text)
+            loop.call_soon_threadsafe(show, ToolOutput(use.id, text))
+
+        context = ToolContext(
+            cwd=Path(self._session.cwd), env=self._environment(), progress=progress
+        )
+        run = self._tools[use.name].run(parse_input(use.input) or {}, context)
+        running = asyncio.create_task(run)
+        cancelled = asyncio.create_task(self._cancelled.wait())
+        try:
+            await asyncio.wait((running, cancelled), return_when=asyncio.FIRST_COMPLETED)
+            if not running.done():
+                running.cancel()
+            return await running
+        except asyncio.CancelledError:
+            if not self._cancelled.is_set():
+                raise
+            return _failed("".join([*so_far, "\n[cancelled by the user]"]).lstrip("\n"))
+        except Exception as error:  # a tool that fails is a result, not the end of the session
+            return _failed(f"The tool failed: {type(error).__name__}: {error}")
+        finally:
+            cancelled.cancel()
+            running.cancel()
+
+    async def _result(
+        self,
+        use: ToolUse,
+        outcome: ToolOutcome,
+        duration_ms: int,
+        show: Callable[[AgentEvent], None],
+    ) -> ToolResult:
+        """The result as it is logged: what is large lies in blobs, written before it is named."""
+        output, images = None, []
+        try:
+            if outcome.output is not None:
+                output = await asyncio.to_thread(self._session.blobs.put, outcome.output)
+            for mime_type, data in outcome.images:
+                blob = await asyncio.to_thread(self._session.blobs.put, data)
+                images.append(Image(mime_type=mime_type, blob=blob))
+        except OSError as error:
+            show(Notice(f"the whole output of {use.name} could not be kept: {error.strerror}"))
+        return ToolResult(
+            tool_use_id=use.id,
+            content=outcome.content,
+            images=tuple(images),
+            is_error=outcome.is_error,
+            duration_ms=duration_ms,
+            output=output,
+        )
+
+    async def _log(self, entry: Entry) -> None:
+        await asyncio.to_thread(self._session.append, entry)
+
+    def _summary(self, use: ToolUse) -> str:
+        return self._tools[use.name].describe(parse_input(use.input) or {})
+
+    def _environment(self) -> dict[str, str]:
+        return {
+            "AWL_SESSION_ID": self._session.id,
+            "AWL_SESSION_FILE": str(self._session.path),
+        }
+
+
+def parse_input(text: str) -> Mapping[str, Any] | None:
+    """A tool's input; None when it is not a JSON object. No input at all is an empty one."""
+    if not text.strip():
+        return {}
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _failed(content: str) -> ToolOutcome:
+    return ToolOutcome(content=content, is_error=True)

@@ -1,0 +1,393 @@
+"""The command line. What is slow to import is imported by the command that needs it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from awl import __version__
+from awl.errors import AwlError
+
+if TYPE_CHECKING:
+    from awl.app import Wanted
+    from awl.config import Config
+    from awl.store.files import Store
+
+EPILOG = """\b
+Examples:
+  awl                                  talk; the session is kept from the first prompt on
+  awl --resume                         go on with the latest session of this directory
+  awl --resume 019dc5ba                go on with that session
+  awl -p "What does this repo do?"     one turn, the answer on stdout
+  git diff | awl -p "Review this"      with something to read
+  awl sessions                         list the sessions of this directory
+"""
+
+
+class _Examples(click.Group):
+    """Help in the order in which the commands were written."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+
+@click.group(
+    cls=_Examples,
+    invoke_without_command=True,
+    epilog=EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(__version__, prog_name="awl", message="%(prog)s %(version)s")
+@click.option(
+    "--resume",
+    metavar="[ID]",
+    is_flag=False,
+    flag_value="",
+    default=None,
+    help="Continue the latest session of this directory, or the one with this id, prefix or path.",
+)
+@click.option("-p", "--print", "prompt", metavar="TEXT", help="One turn; print the answer.")
+@click.option(
+    "--output",
+    type=click.Choice(["text", "json", "stream-json"]),
+    default=None,
+    help="With -p: the answer, one JSON object, or one event a line.",
+)
+@click.option("--provider", metavar="NAME", help="Ask this provider.")
+@click.option("--model", metavar="NAME", help="Ask this model: MODEL or PROVIDER/MODEL.")
+@click.option("--system", metavar="TEXT", help="The system text.")
+@click.option("-y", "--yes", is_flag=True, help="Let tools change things without asking.")
+@click.option("--cwd", metavar="DIR", help="Work in DIR instead of the current directory.")
+@click.option(
+    "--max-turns", type=click.IntRange(min=1), metavar="N", help="Answers that one prompt may take."
+)
+@click.option("--no-session", is_flag=True, help="Keep nothing of this conversation.")
+@click.pass_context
+def cli(
+    ctx: click.Context,
+    resume: str | None,
+    prompt: str | None,
+    output: str | None,
+    provider: str | None,
+    model: str | None,
+    system: str | None,
+    yes: bool,
+    cwd: str | None,
+    max_turns: int | None,
+    no_session: bool,
+) -> None:
+    """awl: an AI agent whose conversations cannot be lost.
+
+    Everything that is said is in an append-only log before it counts. Without a command, awl
+    talks; kill it at any moment and `awl --resume` goes on where it stopped.
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    if output is not None and prompt is None:
+        raise click.UsageError("--output goes with -p TEXT")
+    if no_session and resume is not None:
+        raise click.UsageError("--no-session keeps nothing: it does not go with --resume")
+    from awl.app import Wanted
+
+    wanted = Wanted(
+        provider=provider,
+        model=model,
+        system=system,
+        cwd=None if cwd is None else _directory(cwd),
+        max_turns=max_turns,
+        kept=not no_session,
+    )
+    ctx.exit(_talk(wanted, resume, prompt, output or "text", yes))
+
+
+def _talk(wanted: Wanted, resume: str | None, prompt: str | None, output: str, yes: bool) -> int:
+    """Talk in the terminal, or play one turn with -p."""
+    from awl import talk
+
+    config = _config(wanted.cwd)
+    path = None if resume is None else _to_resume(config, wanted, resume)
+    if prompt is not None:
+        return talk.once(config, os.environ, wanted, path, _with_stdin(prompt), output, yes=yes)
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise AwlError("a conversation needs a terminal: for one turn, say awl -p TEXT")
+    return talk.terminal(config, os.environ, wanted, path, yes=yes)
+
+
+def _to_resume(config: Config, wanted: Wanted, resume: str) -> Path | None:
+    """The log to go on with; None, said aloud, when this directory has none yet."""
+    from awl.app import open_store
+
+    store = open_store(config, os.environ)
+    if resume:
+        return store.resolve(resume)
+    cwd = wanted.cwd or os.getcwd()  # noqa: PTH109 - compared by identity
+    found = store.latest(cwd)
+    if found is None:
+        _say(f"no session of {cwd} yet: starting one")
+    return found
+
+
+def _with_stdin(prompt: str) -> str:
+    """The prompt, and behind it what was piped in."""
+    if sys.stdin is None or sys.stdin.isatty():
+        return prompt
+    piped = sys.stdin.buffer.read().decode("utf-8", "replace").rstrip("\n")
+    return f"{prompt}\n\n{piped}" if piped and prompt else piped or prompt
+
+
+# -- sessions --------------------------------------------------------------------------------------
+
+
+def _list_options(command: Any) -> Any:
+    for option in (
+        click.option("--json", "as_json", is_flag=True, help="For programs."),
+        click.option("--limit", type=click.IntRange(min=1), metavar="N", help="The newest N."),
+        click.option("--cwd", metavar="DIR", help="The sessions of DIR."),
+        click.option("--all", "everywhere", is_flag=True, help="The sessions of all directories."),
+    ):
+        command = option(command)
+    return command
+
+
+@cli.group(cls=_Examples, invoke_without_command=True)
+@_list_options
+@click.pass_context
+def sessions(ctx: click.Context, /, **options: Any) -> None:
+    """List, show and continue sessions.
+
+    \b
+    Examples:
+      awl sessions --all              the sessions of all directories
+      awl sessions show 019dc5ba      what was said
+      awl sessions show 019dc5ba --events --json
+      awl sessions resume 019dc5ba --print > copy.jsonl
+    """
+    if ctx.invoked_subcommand is None:
+        _list(**options)
+    elif any(options.values()):
+        raise click.UsageError(f"give the options behind `{ctx.invoked_subcommand}`")
+
+
+@sessions.command("list")
+@_list_options
+def list_sessions(**options: Any) -> None:
+    """List the sessions of this directory, the newest last."""
+    _list(**options)
+
+
+def _list(everywhere: bool, cwd: str | None, limit: int | None, as_json: bool) -> None:
+    store = _store()
+    where = None if everywhere else _here(cwd)
+    listing = store.list(where)
+    for problem in listing.unreadable:
+        _say(f"cannot be read: {problem}")
+    found = listing.sessions[-limit:] if limit else listing.sessions
+    if as_json:
+        _print_json(found)
+        return
+    short = store.short_ids([info.id for info in found])
+    for info in found:
+        messages = f"{info.message_count} message{'' if info.message_count == 1 else 's'}"
+        mark = "" if info.status == "idle" else f"({info.status}) "
+        _print(f"{short[info.id]}  {_local(info.created)}  {messages}  {mark}{info.title}".rstrip())
+    if not found:
+        _say("no sessions" if where is None else f"no sessions of {where}: --all lists all")
+
+
+@sessions.command()
+@click.argument("session_id", metavar="ID")
+@click.option("--events", is_flag=True, help="Every entry of the log, a line each.")
+@click.option("--from", "lo", type=click.IntRange(min=0), metavar="N", help="From this seq on.")
+@click.option("--to", "hi", type=click.IntRange(min=0), metavar="N", help="Up to this seq.")
+@click.option("--json", "as_json", is_flag=True, help="For programs: the entries as they are.")
+def show(session_id: str, events: bool, lo: int | None, hi: int | None, as_json: bool) -> None:
+    """Show what was said in a session. Nothing of it is changed.
+
+    \b
+    Examples:
+      awl sessions show 019dc5ba
+      awl sessions show 019dc5ba --events --from 10 --to 20
+      awl sessions show 019dc5ba --json | jq .session.title
+    """
+    from awl import show as shown
+
+    path = _store().resolve(session_id)
+    asked = shown.Range(lo or 0, hi)
+    if as_json:
+        _print_json(shown.as_json(path, asked))
+    elif events:
+        for line in shown.events(path, asked):
+            _print(line)
+    else:
+        shown.print_session(path, asked)
+
+
+@sessions.command()
+@click.argument("session_id", metavar="ID")
+@click.option("--print", "print_only", is_flag=True, help="The complete raw lines, to stdout.")
+def resume(session_id: str, print_only: bool) -> None:
+    """Go on with a session, in its own directory.
+
+    With --print no agent is started, and nothing is locked or repaired.
+
+    \b
+    Examples:
+      awl sessions resume 019dc5ba
+      awl sessions resume 019dc5ba --print | jq -c .type
+    """
+    from awl import show as shown
+    from awl.app import Wanted
+
+    if not print_only:
+        click.get_current_context().exit(_talk(Wanted(), session_id, None, "text", yes=False))
+    path = _store().resolve(session_id)
+    to_terminal = sys.stdout.isatty()
+    for line in shown.raw_lines(path):
+        if to_terminal:
+            _print(line.decode("utf-8", "replace").removesuffix("\n"))
+        else:
+            sys.stdout.buffer.write(line)
+
+
+# -- config ----------------------------------------------------------------------------------------
+
+
+@cli.group(cls=_Examples)
+def config() -> None:
+    """Where the settings are, and what they are."""
+
+
+@config.command("path")
+def config_path() -> None:
+    """Print where the configuration file is, or would be."""
+    from awl.config import config_path as find
+
+    _print(str(find(os.environ)))
+
+
+@config.command("show")
+def config_show() -> None:
+    """Print the settings in force. Keys are never printed, only the names of their variables."""
+    from awl.config import render
+
+    _print(render(_config(None)).rstrip("\n"))
+
+
+@config.command("init")
+@click.option("--force", is_flag=True, help="Replace a file that is there; it is kept as .bak.")
+def config_init(force: bool) -> None:
+    """Write a configuration file with every setting and its default."""
+    from awl.config import config_path as find
+    from awl.config import default_toml
+    from awl.log.file import create_private, make_directories, write_all
+
+    path = find(os.environ)
+    if path.exists():
+        if not force:
+            raise AwlError(f"{path} is there already: --force replaces it and keeps it as .bak")
+        path.replace(path.with_name(path.name + ".bak"))
+    make_directories(path.parent)
+    out = create_private(path)
+    try:
+        write_all(out, default_toml().encode())
+    finally:
+        os.close(out)
+    _print(str(path))
+
+
+# -- helpers ---------------------------------------------------------------------------------------
+
+
+def _config(cwd: str | None) -> Config:
+    from awl.config import load
+
+    return load(os.environ, Path(cwd) if cwd else Path.cwd())
+
+
+def _store() -> Store:
+    from awl.config import sessions_dir
+    from awl.store.files import Store
+
+    loaded = _config(None)
+    for warning in loaded.warnings:
+        _say(warning)
+    return Store(sessions_dir(loaded, os.environ))
+
+
+def _directory(given: str) -> str:
+    path = Path(given).expanduser()
+    if not path.is_dir():
+        raise AwlError(f"there is no directory {given}")
+    return str(path.absolute())
+
+
+def _here(cwd: str | None) -> str:
+    """The directory that is meant; it need not exist any more."""
+    return str(Path(cwd).expanduser().absolute()) if cwd else os.getcwd()  # noqa: PTH109
+
+
+def _local(timestamp: str) -> str:
+    from datetime import datetime
+
+    try:
+        return f"{datetime.fromisoformat(timestamp).astimezone():%Y-%m-%d %H:%M}"
+    except ValueError:
+        return timestamp[:16].replace("T", " ").ljust(16)
+
+
+def _print(text: str) -> None:
+    from awl.printing import safe
+
+    click.echo(safe(text))
+
+
+def _print_json(value: Any) -> None:
+    """JSON that is harmless on a terminal too: nothing but ASCII is written."""
+    import json
+
+    import msgspec
+
+    click.echo(json.dumps(msgspec.to_builtins(value), indent=2))
+
+
+def _say(text: str) -> None:
+    from awl.printing import safe
+
+    click.echo(f"awl: {safe(text)}", err=True)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """The command line. Returns the exit code: 0, 1 for an error, 2 for wrong usage."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="backslashreplace")
+    try:
+        code = cli.main(list(arguments), prog_name="awl", standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except click.UsageError as error:
+        where = error.ctx.command_path if error.ctx else "awl"
+        _say(f"{error.format_message()} (`{where} --help` tells more)")
+        return 2
+    except click.ClickException as error:
+        _say(error.format_message())
+        return 1
+    except AwlError as error:
+        _say(str(error))
+        return 1
+    except BrokenPipeError:
+        # Whoever read the output has seen enough. Python would complain once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as error:
+        where = f": {error.filename}" if error.filename else ""
+        _say(f"{error.strerror or error}{where}")
+        return 1
+    except (KeyboardInterrupt, click.Abort):
+        return 130

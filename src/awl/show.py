@@ -1,0 +1,171 @@
+"""Looking at a session without opening it: for people, as entries, and as raw lines."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from awl.conversation import Image, Opaque, Text, Thinking, ToolResult, ToolUse
+from awl.entries import (
+    CondensationEntry,
+    Entry,
+    ImportEntry,
+    LabelEntry,
+    MessageEntry,
+    ModelChangeEntry,
+    PartialEntry,
+    TitleEntry,
+    ToolCallEntry,
+    ToolResultEntry,
+    UnknownEntry,
+)
+from awl.log.scan import BLOCK
+from awl.printing import one_line
+from awl.session import damage_notices, read
+from awl.state import entry_type
+from awl.store.files import describe
+
+_WIDTH = 100
+
+
+class Range(NamedTuple):
+    """The seqs that are asked for, inclusive; the header's is 0. `hi` None: to the end."""
+
+    lo: int = 0
+    hi: int | None = None
+
+    def holds(self, seq: int) -> bool:
+        return self.lo <= seq and (self.hi is None or seq <= self.hi)
+
+
+def as_json(path: Path, asked: Range) -> dict[str, Any]:
+    """A session for programs: its facts, its damage, and the entries as the log has them."""
+    state = read(path)
+    return {
+        "session": msgspec.to_builtins(describe(path, state)),
+        "damage": [
+            {"line": bad.line, "start": bad.start, "end": bad.end, "reason": bad.reason}
+            for bad in state.damage
+        ],
+        "entries": [
+            json.loads(state.read(start, end))
+            for seq, start, end in zip(state.seqs, state.starts, state.ends, strict=True)
+            if asked.holds(seq)
+        ],
+    }
+
+
+def events(path: Path, asked: Range) -> Iterator[str]:
+    """Every entry of a session as one line: seq, time, type, and what it says."""
+    state = read(path)
+    header = state.header
+    assert header is not None
+    if asked.holds(0):
+        yield f"0  {header.timestamp}  session  {header.id} in {header.cwd}"
+    on_path = set(state.path)
+    damage = iter(state.damage)
+    bad = next(damage, None)
+    for position, seq in enumerate(state.seqs):
+        while bad is not None and bad.line < state.lines[position]:
+            yield f"   damaged: {bad}"
+            bad = next(damage, None)
+        if asked.holds(seq):
+            entry = state.body(position)
+            mark = "" if position in on_path else "  (not on the current path)"
+            yield (
+                f"{seq}  {entry.timestamp}  {_kind(entry)}  "
+                f"{one_line(_said(entry), _WIDTH)}{mark}".rstrip()
+            )
+    while bad is not None:
+        yield f"   damaged: {bad}"
+        bad = next(damage, None)
+
+
+def print_session(path: Path, asked: Range) -> None:
+    """Print a session for people."""
+    from awl.channels.display import make_console, print_history, words
+    from awl.history import history
+
+    state = read(path)
+    info = describe(path, state)
+    console = make_console()
+    console.print(words(f"{info.id}  {info.title}".rstrip(), "bold"))
+    facts = [
+        info.cwd,
+        f"{info.provider}/{info.model}",
+        f"{info.message_count} messages",
+        info.status,
+    ]
+    console.print(words("  ".join(facts), "dim"))
+    for notice in damage_notices(path, state):
+        console.print(words(notice, "yellow"))
+    print_history((item for item in history(state) if asked.holds(item.seq)), console)
+
+
+def raw_lines(path: Path) -> Iterator[bytes]:
+    """The complete lines of a log as they are, newline included."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        offset, rest = 0, b""
+        while block := os.pread(fd, BLOCK, offset):
+            offset += len(block)
+            *lines, rest = (rest + block).split(b"\n")
+            for line in lines:
+                yield line + b"\n"
+    finally:
+        os.close(fd)
+
+
+def _kind(entry: Entry) -> str:
+    if isinstance(entry, UnknownEntry):
+        return entry.kind
+    if isinstance(entry, MessageEntry):
+        return entry.message.role
+    return entry_type(entry)
+
+
+def _said(entry: Entry) -> str:
+    match entry:
+        case MessageEntry():
+            return " ".join(map(_block, entry.message.content))
+        case ToolCallEntry():
+            return f"{entry.name} ({entry.tool_use_id})"
+        case ToolResultEntry():
+            error = "error, " if entry.is_error else ""
+            return f"{entry.name} ({error}{entry.duration_ms} ms) {entry.content}"
+        case PartialEntry():
+            return "".join(block.text or block.thinking for block in entry.content)
+        case CondensationEntry():
+            lo, hi = entry.replaced
+            return f"{lo}-{hi} {entry.summary.session_intent}"
+        case ModelChangeEntry():
+            return f"{entry.provider}/{entry.model}"
+        case TitleEntry():
+            return entry.title
+        case LabelEntry():
+            return f"{entry.target_id} {entry.label}"
+        case ImportEntry():
+            return f"{entry.source} {entry.message_count} messages"
+    return ""
+
+
+def _block(block: object) -> str:
+    match block:
+        case Text():
+            return block.text
+        case Thinking():
+            return f"(thinking: {block.thinking})"
+        case ToolUse():
+            return f"[{block.name} {block.input}]"
+        case ToolResult():
+            return f"[result of {block.tool_use_id}: {block.content}]"
+        case Image():
+            return f"[{block.mime_type}]"
+        case Opaque():
+            return f"[{block.kind}]"
+    return "[encrypted reasoning]"

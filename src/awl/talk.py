@@ -1,0 +1,233 @@
+"""Starting a conversation and seeing it to its end: in the terminal, or one turn for a program."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+from awl.agent import Approval
+from awl.app import App, Wanted, begin
+from awl.config import Config, sessions_dir
+from awl.conversation import ToolUse
+from awl.entries import EndReason
+from awl.errors import NotSaved
+from awl.events import (
+    AgentEvent,
+    AnswerText,
+    Notice,
+    Retrying,
+    ToolFinished,
+    ToolStarted,
+    TurnEnded,
+    Unsaved,
+)
+from awl.history import banner_info
+from awl.printing import one_line, safe
+
+NOT_ALLOWED = (
+    "Refused: awl runs without a person to ask, and this call can change things."
+    " Started with -y it would run."
+)
+
+
+# -- the terminal ----------------------------------------------------------------------------------
+
+
+def terminal(
+    config: Config, environ: Mapping[str, str], wanted: Wanted, resume: Path | None, *, yes: bool
+) -> int:
+    """Talk with a person until they leave. Returns the exit code."""
+    return asyncio.run(_terminal(config, environ, wanted, resume, yes))
+
+
+async def _terminal(
+    config: Config, environ: Mapping[str, str], wanted: Wanted, resume: Path | None, yes: bool
+) -> int:
+    from awl.channels.terminal import Terminal
+
+    keeps = sessions_dir(config, environ) / ".awl" / "prompts" if wanted.kept else None
+    channel = Terminal(history_file=keeps)
+    approve = {"ask": channel.approve, "auto": None, "deny": _deny}[config.agent.approval]
+    app = begin(config, environ, wanted, approve=None if yes else approve, resume=resume)
+    app.agent.notify = channel.notify
+    code = 1
+    reason: EndReason = "error"
+    try:
+        if not wanted.kept:
+            _tell("nothing of this conversation is kept (--no-session)")
+        resumed = None
+        if resume is not None and config.session.resume.show_banner:
+            resumed = banner_info(app.session.state, app.session_id, app.notices)
+        else:
+            for notice in app.notices:
+                _tell(notice)
+        code = await channel.talk(app, resumed=resumed)
+        reason = "shutdown" if code else "user_quit"
+    finally:
+        await app.close()
+        saved = await _settle(app, channel.ask_path)
+        app.session.close(reason)
+    if not saved:
+        return 1
+    if app.session.born and app.session.kept:
+        print(f"Go on with: awl --resume {app.session_id}")
+    return code
+
+
+async def _settle(app: App, ask_path: Callable[[str], Awaitable[str | None]] | None) -> bool:
+    """Before leaving: write what is queued, here or elsewhere. Whether all of it is saved."""
+    session = app.session
+    if not session.unsaved:
+        return True
+    with contextlib.suppress(NotSaved):
+        session.flush()
+        return True
+    _tell(f"{session.unsaved} entries are NOT SAVED: {session.path} cannot be written")
+    while ask_path is not None:
+        path = await ask_path("Write the whole session to (empty: give it up): ")
+        if not path:
+            return False
+        try:
+            await asyncio.to_thread(session.save_copy, Path(path))
+        except OSError as error:
+            _tell(f"{path}: {error.strerror}")
+        else:
+            _tell(f"the whole session is in {path}")
+            return False
+    return False
+
+
+# -- one turn --------------------------------------------------------------------------------------
+
+
+def once(
+    config: Config,
+    environ: Mapping[str, str],
+    wanted: Wanted,
+    resume: Path | None,
+    prompt: str,
+    output: str,
+    *,
+    yes: bool,
+) -> int:
+    """One turn for `awl -p`. Returns the exit code: 0 when it came to an answer."""
+    return asyncio.run(_once(config, environ, wanted, resume, prompt, output, yes))
+
+
+async def _once(
+    config: Config,
+    environ: Mapping[str, str],
+    wanted: Wanted,
+    resume: Path | None,
+    prompt: str,
+    output: str,
+    yes: bool,
+) -> int:
+    asks = not yes and config.agent.approval != "auto"
+    app = begin(config, environ, wanted, approve=_deny if asks else None, resume=resume)
+    app.agent.refusal = NOT_ALLOWED
+    for notice in app.notices:
+        _tell(notice)
+    if not wanted.kept:
+        _tell("nothing of this conversation is kept (--no-session)")
+    ended = TurnEnded("error")
+    reason: EndReason = "error"
+    got: list[int] = []
+    try:
+        with _cancelled_by_signals(app, got):
+            async for event in app.prompt(prompt):
+                _show(event, output)
+                if isinstance(event, TurnEnded):
+                    ended = event
+        reason = "shutdown" if got else "user_quit"
+    finally:
+        await app.close()
+        saved = await _settle(app, None)
+        app.session.close(reason)
+    _finish(app, ended, output)
+    if got:
+        return 128 + got[0]
+    return 0 if saved and ended.stop_reason in ("stop", "length") else 1
+
+
+@contextlib.contextmanager
+def _cancelled_by_signals(app: App, got: list[int]) -> Iterator[None]:
+    """Let a signal end the turn, so that what was shown of it is logged."""
+    loop = asyncio.get_running_loop()
+
+    def cancel(number: int) -> None:
+        got.append(number)
+        app.cancel()
+
+    numbers = [
+        number
+        for name in ("SIGINT", "SIGTERM", "SIGHUP")
+        if (number := getattr(signal, name, None)) is not None
+    ]
+    for number in numbers:
+        with contextlib.suppress(NotImplementedError):
+            loop.add_signal_handler(number, cancel, number)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            with contextlib.suppress(NotImplementedError):
+                loop.remove_signal_handler(number)
+
+
+def _show(event: AgentEvent, output: str) -> None:
+    if output == "stream-json":
+        print(_ascii(event), flush=True)
+        return
+    match event:
+        case AnswerText(text=text) if output == "text" and sys.stdout.isatty():
+            print(safe(text), end="", flush=True)
+        case ToolStarted(summary=summary) if sys.stderr.isatty():
+            _tell(summary)
+        case ToolFinished(content=content, is_error=True, name=name):
+            _tell(f"{name}: {one_line(content, 200)}")
+        case Notice(text=text):
+            _tell(text)
+        case Unsaved(message=message):
+            _tell(message)
+        case Retrying(reason=reason, seconds=seconds):
+            _tell(f"{reason}; trying again in {seconds:g} s")
+
+
+def _finish(app: App, ended: TurnEnded, output: str) -> None:
+    if output == "json":
+        facts = {
+            "session_id": app.session.id if app.session.kept and app.session.born else None,
+            "text": ended.text,
+            "usage": msgspec.to_builtins(ended.usage),
+            "stop_reason": ended.stop_reason,
+        }
+        print(_ascii({**facts, "error": ended.error} if ended.error else facts))
+    elif output == "text" and sys.stdout.isatty():
+        print()
+    elif output == "text" and ended.text:
+        print(safe(ended.text))
+    if ended.error and output != "stream-json":
+        _tell(ended.error)
+    elif ended.stop_reason == "length":
+        _tell("the answer was cut at the model's limit")
+
+
+def _ascii(value: object) -> str:
+    import json
+
+    return json.dumps(msgspec.to_builtins(value))
+
+
+async def _deny(call: ToolUse, summary: str) -> Approval:
+    return "deny"
+
+
+def _tell(text: str) -> None:
+    print(f"awl: {safe(text)}", file=sys.stderr, flush=True)
