@@ -74,6 +74,17 @@ def test_long_lines_and_lists_are_cut(tools: Tools) -> None:
     assert len(tools.good("grep", pattern="y", limit=1000)) < MAX_SHOWN + 100
 
 
+def test_plain_text_and_operators_find_the_same(tools: Tools) -> None:
+    write(tools, "a", "f(x.y) {1}\nf_x\n\nfé\n" + "z\n" * 800_000 + "f(x.y)")
+    lines = "a:1:f(x.y) {1}\na:800005:f(x.y)"
+    for pattern in (r"f\(x\.y\)", "f[(]x[.]y[)]", r"f\(x.y", r"\bf\("):
+        assert tools.good("grep", pattern=pattern) == lines
+    assert tools.good("grep", pattern="é") == "a:4:fé"
+    assert tools.good("grep", pattern="É", ignore_case=True) == "a:4:fé"
+    assert tools.good("grep", pattern="^$") == "a:3:"
+    assert tools.good("grep", pattern="\\d") == "a:1:f(x.y) {1}"
+
+
 def test_exactly_the_limit_is_all(tools: Tools) -> None:
     write(tools, "a", "x\nx\n")
     assert tools.good("grep", pattern="x", limit=2) == "a:1:x\na:2:x"
@@ -97,6 +108,15 @@ def test_an_expression_that_takes_for_ever_is_ended(
     assert time.monotonic() - start < 10
     assert content.startswith("a:1:aab\n[not all was searched: it took more than 1 s")
     assert children() == before
+
+
+def test_more_names_than_a_pipe_holds_reach_a_slow_search(
+    tools: Tools, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(grep_module, "POLL", 0.0001)
+    for number in range(2000):
+        write(tools, "n" * 200 + str(number), "x" if number == 1999 else "")
+    assert tools.good("grep", pattern="x").endswith("1999:1:x")
 
 
 def test_cancelling_ends_the_search(tools: Tools) -> None:

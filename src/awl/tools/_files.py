@@ -70,7 +70,10 @@ def replace(path: Path, data: bytes, stop: threading.Event, before: os.stat_resu
     was looked at, None if it was not there: if that changed since, nothing is written.
     """
     temporary = path.with_name(f".awl-{secrets.token_hex(8)}.tmp")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    try:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    except OSError as error:  # of the folder, and not of a name that nobody has heard of
+        raise Failure(f"{path} cannot be written: {error.strerror}") from error
     try:
         with os.fdopen(descriptor, "wb") as file:
             if before is not None:

@@ -32,10 +32,11 @@ def main() -> int:
     except (re.error, OverflowError, RecursionError) as error:
         sys.stderr.write(str(error))
         return 2
+    needle = b"" if wanted["ignoreCase"] else _needle(wanted["pattern"])
     left = wanted["limit"] + 1
     for name in names.split(b"\0"):
         shown = name.decode(errors="replace").replace("\n", "\\n")
-        for number, text in _matches(name, regex):
+        for number, text in _matches(name, regex, needle):
             # At once, since this process is ended when the search takes too long.
             sys.stdout.buffer.write(f"{shown}:{number}:{text}\n".encode(errors="replace"))
             sys.stdout.buffer.flush()
@@ -45,7 +46,17 @@ def main() -> int:
     return 0
 
 
-def _matches(name: bytes, regex: re.Pattern[str]) -> Iterator[tuple[int, str]]:
+def _needle(pattern: str) -> bytes:
+    """The bytes that each match of a pattern without operators holds; empty if it has some.
+
+    Most searches are for plain text, and a file that does not hold it need not be split in lines.
+    """
+    plain = re.sub(r"\\(\W)", r"\1", pattern)
+    has_operators = re.search(r"[\\.^$*+?{}\[\]|()\ufffd]", re.sub(r"\\\W", "", pattern))
+    return b"" if has_operators else plain.encode(errors="replace")
+
+
+def _matches(name: bytes, regex: re.Pattern[str], needle: bytes) -> Iterator[tuple[int, str]]:
     """The lines of a file that match, with their numbers. Binary and special files have none."""
     try:
         descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
@@ -55,14 +66,21 @@ def _matches(name: bytes, regex: re.Pattern[str]) -> Iterator[tuple[int, str]]:
         try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode) or b"\0" in file.peek(BINARY_PROBE):
                 return
-            number = 1
-            while piece := file.readline(MAX_PIECE):
-                line = piece.decode(errors="replace").rstrip("\r\n")
-                if found := regex.search(line):
-                    yield number, _around(line, found)
-                number += piece.endswith(b"\n")
+            first = 1
+            while piece := file.read(MAX_PIECE) + file.readline(MAX_PIECE):
+                if needle in piece:
+                    yield from _in_piece(piece, first, regex)
+                first += piece.count(b"\n")
         except OSError:
             return
+
+
+def _in_piece(piece: bytes, first: int, regex: re.Pattern[str]) -> Iterator[tuple[int, str]]:
+    lines = piece.removesuffix(b"\n").decode(errors="replace").split("\n")
+    for number, line in enumerate(lines, first):
+        line = line.rstrip("\r")
+        if found := regex.search(line):
+            yield number, _around(line, found)
 
 
 def _around(line: str, found: re.Match[str]) -> str:

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Mapping
@@ -108,27 +109,29 @@ def _search(
         for file in files
     )
     text = json.dumps(request).encode() + b"\n" + b"\0".join(map(os.fsencode, names))
-    # Isolated: the directory's own modules and the environment must not choose what is run.
     program = Path(__file__).with_name("_grep.py")
-    process = subprocess.Popen(
-        [sys.executable, "-I", "-S", "-W", "ignore", str(program)],
-        cwd=context.cwd,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
+    # A file and not a pipe: communicate() forgets what it had not sent yet when it times out.
+    with tempfile.TemporaryFile() as requested:
+        requested.write(text)
+        requested.seek(0)
+        # Isolated: the directory's own modules and the environment must not choose what is run.
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-S", "-W", "ignore", str(program)],
+            cwd=context.cwd,
+            stdin=requested,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
     deadline = time.monotonic() + TIME_LIMIT
-    unsent: bytes | None = text  # communicate() takes it once and goes on with it when called again
     with process:
         try:
             while True:
                 if stop.is_set():
                     raise Stopped
                 try:
-                    found, errors = process.communicate(unsent, timeout=POLL)
+                    found, errors = process.communicate(timeout=POLL)
                     break
                 except subprocess.TimeoutExpired:
-                    unsent = None
                     if time.monotonic() > deadline:
                         process.kill()
                         return process.communicate()[0], False
