@@ -201,13 +201,8 @@ class StandIn:
             Route("/v1/chat/completions", self._chat, methods=["POST"]),
             Route("/v1/responses", self._responses, methods=["POST"]),
         ]
-        config = uvicorn.Config(
-            Starlette(routes=routes),
-            log_level="critical",
-            lifespan="off",
-            timeout_graceful_shutdown=1,
-        )
-        self._server = uvicorn.Server(config)
+        config = uvicorn.Config(Starlette(routes=routes), log_level="critical", lifespan="off")
+        self._server = _Uvicorn(config)
         self._thread = threading.Thread(
             target=self._server.run, args=([self._socket],), name="stand-in", daemon=True
         )
@@ -253,17 +248,18 @@ class StandIn:
         self._socket.close()
 
     async def _messages(self, request: Request) -> Response:
-        key = request.headers.get("x-api-key", "")
+        # The header of old, or the one that the SDK has come to send.
+        key = request.headers.get("x-api-key") or _bearer(request)
         return await self._answer(
             request, key, refusal_anthropic, anthropic_error, anthropic_frames
         )
 
     async def _chat(self, request: Request) -> Response:
-        key = request.headers.get("authorization", "").removeprefix("Bearer ")
+        key = _bearer(request)
         return await self._answer(request, key, refusal_chat, openai_error, chat_frames)
 
     async def _responses(self, request: Request) -> Response:
-        key = request.headers.get("authorization", "").removeprefix("Bearer ")
+        key = _bearer(request)
         return await self._answer(request, key, refusal_responses, openai_error, responses_frames)
 
     async def _answer(
@@ -295,6 +291,30 @@ class StandIn:
         if not isinstance(answer, Answer):
             answer = Answer(tuple(answer))
         return _Stream(self, frames(answer, body, self._numbers))
+
+
+def _bearer(request: Request) -> str:
+    return request.headers.get("authorization", "").removeprefix("Bearer ")
+
+
+class _Uvicorn(uvicorn.Server):
+    """Tests start and stop many servers: this one stops at once, and answers no one first."""
+
+    async def main_loop(self) -> None:
+        while not self.should_exit:
+            await self.on_tick(0)
+            await asyncio.sleep(0.005)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for server in self.servers:
+            server.close()
+        for connection in self.server_state.connections:
+            if connection.transport is not None:
+                connection.transport.abort()
+        tasks = list(self.server_state.tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class _Stream(Response):
@@ -357,7 +377,9 @@ _ANTHROPIC_TYPES = {
 def anthropic_error(fail: Fail) -> Response:
     if fail.body is not None:
         return Response(fail.body, fail.status, media_type="text/html")
-    kind = fail.type or _ANTHROPIC_TYPES.get(fail.status, "api_error")
+    kind = fail.type or _ANTHROPIC_TYPES.get(
+        fail.status, "api_error" if fail.status >= 500 else "invalid_request_error"
+    )
     error = {"type": kind, "message": fail.message}
     body = {"type": "error", "error": error, "request_id": "req_011CStandIn"}
     return JSONResponse(body, fail.status, headers={"request-id": "req_011CStandIn"})

@@ -76,8 +76,13 @@ class AnthropicProvider(SdkProvider["AsyncAnthropic"]):
     def _connect(self) -> AsyncAnthropic:
         import anthropic
 
+        # The SDK sends the key as a bearer token; servers of others may know the older header only.
+        older = {"X-Api-Key": self._api_key} if self._settings.base_url else None
         return anthropic.AsyncAnthropic(
-            api_key=self._api_key, base_url=self._endpoint, max_retries=0
+            api_key=self._api_key,
+            base_url=self._endpoint,
+            default_headers=older,
+            max_retries=0,
         )
 
     def _body(self, request: Request) -> dict[str, Any]:

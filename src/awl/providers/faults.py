@@ -94,10 +94,12 @@ def fault_of(status: int | None, facts: Mapping[str, str]) -> ProviderFault | No
     if status in (None, 200, 400, 413, 422, 429) and TOO_LONG.search(message):
         return "context_length"
     for name in (facts.get("code"), facts.get("type")):
-        if name is not None and name in NAMED and not (name == "api_error" and status == 400):
+        # "api_error" is what proxies call everything, refusals too: there the status knows more.
+        vague = name == "api_error" and status is not None and 400 <= status < 500
+        if name is not None and name in NAMED and not vague:
             return NAMED[name]
     match status:
-        case None:
+        case None | 200:  # told in the stream of an answer
             return "refused" if facts.get("type") or facts.get("code") else None
         case 401 | 403:
             return "auth"
@@ -113,9 +115,7 @@ def fault_of(status: int | None, facts: Mapping[str, str]) -> ProviderFault | No
             return "rate_limit"
     if status >= 500:
         return "overloaded"
-    if status >= 400:
-        return "refused"
-    return "overloaded" if facts else None
+    return "refused" if status >= 400 else None
 
 
 def one_line(text: str) -> str:

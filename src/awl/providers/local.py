@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib.util
+import os
 import secrets
 import threading
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -75,6 +76,7 @@ def _load(path: Path, context: int) -> Model:
     params.n_ctx = context
     params.n_batch = BATCH
     params.n_parallel = 1
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads()
     params.hostnames = ["127.0.0.1"]
     params.port = 0
     params.api_keys = [key]
@@ -88,6 +90,15 @@ def _load(path: Path, context: int) -> Model:
             f"the model {path} cannot be loaded: is it a GGUF file, and is there enough memory?",
             fault="internal",
         ) from error
+
+
+def threads() -> int:
+    """How many threads compute: half of the cores.
+
+    They wait for each other without sleeping, so one that has to share its core with another
+    program makes all of them ten times slower.
+    """
+    return max(1, (os.cpu_count() or 1) // 2)
 
 
 def shipped_weights() -> Path:
