@@ -62,8 +62,8 @@ class AnthropicProvider(SdkProvider["AsyncAnthropic"]):
         """Ask the model. See `Provider.stream`."""
         answer = _Answer(self.ref.model)
         async with self._faults():
+            body = await self._prepare(request)
             client = self._client(self._connect)
-            body = self._body(request)
             events: AsyncStream[RawMessageStreamEvent]
             async with await client.messages.create(**body, stream=True) as events:
                 async for raw in events:

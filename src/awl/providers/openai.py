@@ -60,8 +60,8 @@ class OpenAIChatProvider(OpenAIProvider):
         """Ask the model. See `Provider.stream`."""
         answer = _Answer(self.ref.model)
         async with self._faults():
+            body = await self._prepare(request)
             client = self._client(self._connect)
-            body = self._body(request)
             chunks: AsyncStream[ChatCompletionChunk]
             async with await client.chat.completions.create(**body, stream=True) as chunks:
                 async for chunk in chunks:

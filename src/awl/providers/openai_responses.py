@@ -53,8 +53,9 @@ class OpenAIResponsesProvider(OpenAIProvider):
         """Ask the model. See `Provider.stream`."""
         answer = _Answer(self.ref.model)
         async with self._faults():
+            body = await self._prepare(request)
             client = self._client(self._connect)
-            async with await self._create(client, self._body(request)) as events:
+            async with await self._create(client, body) as events:
                 async for raw in events:
                     for event in answer.take(raw):
                         yield event

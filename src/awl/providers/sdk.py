@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from awl.config import ProviderSettings
 from awl.conversation import ModelRef
 from awl.errors import ProviderError
-from awl.providers import KEY_VARIABLES
+from awl.providers import KEY_VARIABLES, Request
 from awl.providers.faults import provider_error
 
 
@@ -44,6 +44,23 @@ class SdkProvider(Generic[C]):
     @property
     def context_window(self) -> int:
         return self._settings.context_window
+
+    def warm(self) -> None:
+        """Import what the first request needs. See `Provider.warm`."""
+        raise NotImplementedError
+
+    def _body(self, request: Request) -> dict[str, Any]:
+        """The request as the wire has it."""
+        raise NotImplementedError
+
+    async def _prepare(self, request: Request) -> dict[str, Any]:
+        """`_body`, made in a thread: importing an SDK takes a second, and pictures are read."""
+
+        def prepare() -> dict[str, Any]:
+            self.warm()
+            return self._body(request)
+
+        return await asyncio.to_thread(prepare)
 
     def _client(self, make: Callable[[], C]) -> C:
         """The client of the running loop: connections cannot be used from another one."""
