@@ -143,7 +143,8 @@ def _new(
         session = open_store(config, environ).create(cwd, provider.ref)
     else:
         session = Session.unkept(cwd, provider.ref)
-    return _app(config, environ, wanted, approve, session, provider)
+    system = _default_system(session.cwd, settings) if wanted.system is None else wanted.system
+    return _app(config, environ, wanted, approve, session, provider, system)
 
 
 def _resumed(
@@ -163,7 +164,7 @@ def _resumed(
         )
     if provider.ref != session.active_model:
         session.switch_model(provider.ref)
-    return _app(config, environ, wanted, approve, session, provider)
+    return _app(config, environ, wanted, approve, session, provider, wanted.system)
 
 
 def _app(
@@ -173,13 +174,14 @@ def _app(
     approve: Approver | None,
     session: Session,
     provider: Provider,
+    system: str | None,
 ) -> App:
     agent = Agent(
         session,
         provider,
         all_tools(),
         approve=approve,
-        system=wanted.system if wanted.system is not None else _system(session),
+        system=system,
         max_turns=wanted.max_turns or config.agent.max_turns,
     )
     return App(config, environ, session, agent)
@@ -242,12 +244,11 @@ def _ref(settings: ProviderSettings) -> ModelRef:
     return ModelRef(settings.name, settings.model, settings.endpoint)
 
 
-def _system(session: Session) -> str | None:
-    """The system text of a new session; a resumed one keeps its own."""
-    if session.born or session.state.entries:
-        return None
+def _default_system(cwd: str, provider: ProviderSettings) -> str | None:
+    """The system text of a new session."""
+    if provider.type == "local":
+        return None  # the local model is too small for instructions: they lead it astray
     return (
-        "You are awl, an assistant in a terminal. You work in the directory"
-        f" {session.cwd}. Be brief and exact; use the tools to look before you answer, and say"
-        " what you did."
+        f"You are awl, an assistant in a terminal. You work in the directory {cwd}. Be brief and"
+        " exact; use the tools to look before you answer, and say what you did."
     )

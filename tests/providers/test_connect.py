@@ -44,10 +44,16 @@ def test_the_settings_may_name_another_variable() -> None:
         api_key(named, {"OPENAI_API_KEY": "o"})
 
 
-def test_a_server_of_ones_own_needs_no_key_but_gets_the_one_that_there_is() -> None:
+def test_a_server_of_ones_own_is_never_sent_the_key_of_the_types_own_provider() -> None:
     own = settings("openai", base_url="http://127.0.0.1:1")
     assert api_key(own, {}) == "none"
-    assert api_key(own, {"OPENAI_API_KEY": "o"}) == "o"
+    assert api_key(own, {"OPENAI_API_KEY": "o"}) == "none"
+
+
+def test_a_server_that_the_sdks_variable_names_gets_the_sdks_key_if_there_is_one() -> None:
+    environ = {"OPENAI_BASE_URL": "http://127.0.0.1:1"}
+    assert api_key(settings("openai"), environ) == "none"
+    assert api_key(settings("openai"), {**environ, "OPENAI_API_KEY": "o"}) == "o"
 
 
 def test_the_sdks_own_variable_for_the_address_is_recorded_as_the_endpoint() -> None:

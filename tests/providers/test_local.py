@@ -21,7 +21,7 @@ from awl.providers import Completed, Provider, Request, TextDelta, ToolSpec, con
 pytest.importorskip("xllamacpp")
 pytestmark = pytest.mark.xdist_group("local model")
 
-NAME = "SmolLM2-135M-Instruct.Q4_1"
+NAME = "SmolLM2-135M-Instruct"
 LIMIT = 20.0
 SDKS = [("anthropic", "chat"), ("openai", "chat"), ("openai", "responses")]
 

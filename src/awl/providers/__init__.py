@@ -113,14 +113,15 @@ def connect(settings: ProviderSettings, environ: Mapping[str, str]) -> Provider:
     Asks nothing of the network. Raises `MissingExtra` when a library is not installed,
     `ProviderError` (auth) when a key is missing, `ConfigError` when a setting is not usable.
     """
-    settings = with_base_url(settings, environ)
     match settings.type:
         case "anthropic":
             from awl.providers.anthropic import AnthropicProvider
 
-            return AnthropicProvider(settings, api_key(settings, environ))
+            key = api_key(settings, environ)
+            return AnthropicProvider(with_base_url(settings, environ), key)
         case "openai":
             key = api_key(settings, environ)
+            settings = with_base_url(settings, environ)
             if settings.wire == "responses":
                 from awl.providers.openai_responses import OpenAIResponsesProvider
 
@@ -157,14 +158,16 @@ def with_base_url(settings: ProviderSettings, environ: Mapping[str, str]) -> Pro
 def api_key(settings: ProviderSettings, environ: Mapping[str, str]) -> str:
     """The key for `settings`, from the variable that they name or their type's own.
 
-    A server of one's own (`base_url`) often wants none: without `api_key_env`, and with the type's
-    own variable unset, it is sent a placeholder.
+    A configured server of one's own (`base_url`) is never sent the key of the type's own provider:
+    without `api_key_env` it gets a placeholder. One that the SDK's own variable names gets that
+    SDK's key, if there is one.
     """
-    variable = settings.api_key_env or KEY_VARIABLES[settings.type]
-    key = environ.get(variable, "").strip()
-    if key:
-        return key
     if settings.base_url and not settings.api_key_env:
+        return PLACEHOLDER_KEY
+    variable = settings.api_key_env or KEY_VARIABLES[settings.type]
+    if key := environ.get(variable, "").strip():
+        return key
+    if not settings.api_key_env and with_base_url(settings, environ).base_url:
         return PLACEHOLDER_KEY
     raise ProviderError(
         f"no API key for {settings.name}: set {variable}, or choose another provider"

@@ -104,7 +104,7 @@ class AnthropicProvider(SdkProvider["AsyncAnthropic"]):
                 }
                 for tool in request.tools
             ]
-        if settings.thinking_budget > 0 and _may_think(request.messages):
+        if settings.thinking_budget > 0 and request.thinking and _may_think(request.messages):
             budget = settings.thinking_budget
             body["thinking"] = {"type": "enabled", "budget_tokens": budget}
             if body["max_tokens"] <= budget:  # Thinking counts as output.

