@@ -145,29 +145,33 @@ def print_history(items: Iterable[HistoryItem], console: Console) -> None:
 
 def _print_message(item: HistoryItem, moment: datetime | None, console: Console) -> None:
     style = "dim" if OFF_PATH in item.marks else ""
-    who = {"user": "you", "system": "system"}.get(item.kind) or item.name or "model"
-    head = Text().append(f"{moment:%H:%M} " if moment is not None else "", "dim")
-    head.append(one_line(who, 60), f"{style} bold {'green' if item.kind == 'user' else 'cyan'}")
-    for mark in item.marks:
-        head.append(f" ({one_line(mark, 100)})", "yellow")
-    if item.text or not (item.tools or item.thinking):
-        head.append(f" {SAYS}", "dim")
-    width = console.width
+    head = _head(item, moment, style)
     if item.thinking:
         console.print(head)
-        console.print(thought(item.thinking, width=width))
-    else:
-        console.print(head, end="")
+        console.print(thought(item.thinking, width=console.width))
+        head = Text()
+    console.print(head, end="")
     if item.kind == "assistant":
-        answer = MarkdownStream(
-            console, style=style, column=0 if item.thinking else cell_len(head.plain)
-        )
+        answer = MarkdownStream(console, style=style, column=cell_len(head.plain))
         answer.feed(item.text)
         answer.finish()
     else:
         console.print(words(item.text, style), soft_wrap=True)
     for tool in item.tools:
         _print_tool(tool, console)
+
+
+def _head(item: HistoryItem, moment: datetime | None, style: str) -> Text:
+    """When and who, and what there is to remark."""
+    who = {"user": "you", "system": "system"}.get(item.kind) or item.name or "model"
+    colour = "green" if item.kind == "user" else "cyan"
+    head = Text().append(f"{moment:%H:%M} " if moment is not None else "", "dim")
+    head.append(one_line(who, 60), f"{style} bold {colour}".strip())
+    for mark in item.marks:
+        head.append(f" ({one_line(mark, 100)})", "yellow")
+    if item.text or not (item.tools or item.thinking):
+        head.append(f" {SAYS}", "dim")
+    return head
 
 
 def _print_tool(tool: ToolLine, console: Console) -> None:

@@ -30,24 +30,25 @@ _HELD: Final = 600
 """Characters that may wait for a construct to close; after that they are printed as they are."""
 
 _LONGEST: Final = 4_096
-"""Characters of a word that are printed at once."""
+"""Characters of a word that are printed at once, and of a line that may be more than plain text."""
 
-_HIGHLIGHTED: Final = 8_000
-"""Characters of a code block that are coloured in their context; later lines each by itself."""
+_CONTEXT: Final = 2_000
+"""Characters of code that give a line its context when it is coloured."""
 
 _WIDE: Final = "\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe4f\uff00-\uff60\uffe0-\uffe6"
 _CUT: Final = re.compile(rf"\S(?=\s)|[{_WIDE}](?=\S)")
 _PIECE: Final = re.compile(rf"\s+|[{_WIDE}]|[^\s{_WIDE}]+")
 
-_QUOTE: Final = r"(?:[ \t]{0,3}>[ \t]?)"
-_PREFIX: Final = re.compile(rf"({_QUOTE}*)([ \t]*)((?:[-*+]|\d{{1,9}}[.)])[ \t]+(?=\S))?")
-_RULE: Final = re.compile(r"([-*_])(?:[ \t]*\1){2,}[ \t]*")
-_HEADING: Final = re.compile(r"(#{1,6})[ \t]+(.*?)(?:[ \t]+#+)?[ \t]*")
-_FENCE: Final = re.compile(r"(`{3,}|~{3,})[ \t]*([\w+#.-]*)[^`]*")
-_DELIMITERS: Final = re.compile(r"\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*")
+# Possessive and unambiguous throughout: a model must not be able to make a pattern backtrack.
+_QUOTE: Final = r"(?:[ \t]{0,3}(?=>))?(?:>[ \t]?)*+"
+_MARK: Final = r"(?:[-*+]|\d{1,9}[.)])[ \t]++"
+_PREFIX: Final = re.compile(rf"({_QUOTE})([ \t]*+)({_MARK}(?=\S))?")
+_RULE: Final = re.compile(r"([-*_])(?:[ \t]*+\1){2,}+[ \t]*+")
+_HEADING: Final = re.compile(r"(#{1,6})[ \t]++(?=[^#\s])")
+_FENCE: Final = re.compile(r"(`{3,}+|~{3,}+)[ \t]*+([\w+#.-]*+)[^`]*+")
+_DELIMITERS: Final = re.compile(r"\|?(?:[ \t]*+:?-++:?[ \t]*+(?:\||\Z))++")
 _UNDECIDED: Final = re.compile(
-    rf"{_QUOTE}*[ \t]*(?:(?:[-*+]|\d{{1,9}}[.)])[ \t]+)?"
-    r"(?:[-*+_~` \t]*|\d{1,9}[.)]?[ \t]*|[#|].*|```.*|~~~.*)"
+    rf"{_QUOTE}[ \t]*+(?:{_MARK})?+(?:[-*+_~` \t]*+|\d{{1,9}}+[.)]?[ \t]*+|[#|].*+|```.*+|~~~.*+)"
 )
 """The beginning of a line that does not yet tell what the line is, or that must be complete."""
 
@@ -76,6 +77,8 @@ class MarkdownStream:
         self._out = Text(end="")
         self._column = column
         self._source = ""  # what arrived of the line and was not printed
+        self._half = ""  # "\r", which may be the first half of a line's end
+        self._judged = 0  # how much of the source is known to wait for a construct to close
         self._in_line = False  # its beginning was printed
         self._hang = Text()  # what later rows of the line begin with
         self._gap = ""  # white space that is printed if a word follows on the row
@@ -92,22 +95,25 @@ class MarkdownStream:
 
     def feed(self, text: str) -> None:
         """Print what can be printed by now."""
-        source = self._source + text
-        # "\r" may be the first half of a line's end.
-        held = "\r" if source.endswith("\r") else ""
-        *lines, rest = safe(source.removesuffix(held)).split("\n")
+        text = self._half + text
+        self._half = "\r" if text.endswith("\r") else ""
+        *lines, rest = (self._source + safe(text.removesuffix(self._half))).split("\n")
         for line in lines:
             self._take(line, complete=True)
-        self._source = self._take(rest, complete=False) + held
+            if len(self._out) > _LONGEST:
+                self._print()
+        self._source = self._take(rest, complete=False)
+        self._print_code()
         self._print()
 
     def finish(self) -> None:
         """Print what is left. The cursor stands at the beginning of a row after it."""
-        rest, self._source = safe(self._source), ""
+        rest = self._source + safe(self._half)
+        self._source = self._half = ""
         if rest or self._in_line:
             self._take(rest, complete=True)
         self._end_table()
-        self._code = None
+        self._end_code()
         if self._column:
             self._new_line()
         self._print()
@@ -118,11 +124,12 @@ class MarkdownStream:
             return self._body(line, complete=complete)
         if self._code is not None:
             return self._code_line(line) if complete else line
-        if not complete and _UNDECIDED.fullmatch(line):
-            return line
-        if line.lstrip().startswith("|"):
-            self._table.append(line)
-            return ""
+        if len(line) <= _LONGEST:
+            if not complete and (line.isspace() or _UNDECIDED.fullmatch(line)):
+                return line
+            if line.lstrip().startswith("|"):
+                self._table.append(line)
+                return ""
         self._end_table()
         if not line.strip():
             self._blank = self._started
@@ -135,21 +142,24 @@ class MarkdownStream:
         assert match is not None
         quote, indent, mark = match[1].count(">") * "▌ ", match[2].expandtabs(4), match[3] or ""
         body = line[match.end() :]
-        if complete and _RULE.fullmatch(line[match.end(2) :]):
+        special = complete and len(line) <= _LONGEST
+        if special and _RULE.fullmatch(line[match.end(2) :]):
             return self._rule(quote)
-        if complete and (fence := _FENCE.fullmatch(body)):
+        if special and (fence := _FENCE.fullmatch(body)):
             self._code = _Code(fence[1], len(match[0]), fence[2])
             self._row(Text(quote + indent + mark + body, self._mixed("dim")))
             return ""
-        if complete and (heading := _HEADING.fullmatch(body)):
-            self._line_style, body = (
-                "bold underline" if len(heading[1]) == 1 else "bold",
-                heading[2],
-            )
+        if special and (heading := _HEADING.match(body)):
+            self._line_style = "bold underline" if heading[1] == "#" else "bold"
+            body = body[heading.end() :].rstrip()
+            text = body.rstrip("#")
+            body = text.rstrip() if text.endswith((" ", "\t")) else body
         if mark[:1] in ("-", "*", "+"):
             mark = "• "
         hang = quote + indent + " " * len(mark)
         self._hang = Text(hang if len(hang) <= self._console.width // 2 else "", self._mixed("dim"))
+        if self._column and (quote or mark):
+            self._new_line()
         self._due_blank()
         self._put(Text(quote, self._mixed("dim")))
         self._put(Text(indent + mark, self._mixed("cyan")))
@@ -158,13 +168,26 @@ class MarkdownStream:
 
     def _body(self, body: str, *, complete: bool) -> str:
         # Piece by piece also if the line is complete: how it arrived must make no difference.
-        while cut := _ready(body) or (len(body) if complete else 0):
-            self._flow(_inline(body[:cut], self._mixed(self._line_style)))
-            body = body[cut:]
+        start = 0
+        while end := self._ready(body, start) or (
+            len(body) if complete and start < len(body) else 0
+        ):
+            self._flow(_inline(body[start:end], self._mixed(self._line_style)))
+            start = end
         if complete:
             self._new_line()
             self._in_line, self._line_style = False, ""
-        return body
+        self._judged = 0 if complete else max(self._judged - start, 0)
+        return body[start:]
+
+    def _ready(self, body: str, start: int) -> int:
+        """Where the piece from `start` on ends, if it can be printed by now; else 0."""
+        for match in _CUT.finditer(body, max(start, self._judged), start + _LONGEST):
+            end = match.end()
+            if end - start > _HELD or not _is_open(body[start:end]):
+                return end
+            self._judged = end
+        return start + _LONGEST if len(body) - start > _LONGEST else 0
 
     def _flow(self, text: Text) -> None:
         """Print words, beginning a new row where the next would not fit."""
@@ -187,11 +210,21 @@ class MarkdownStream:
         assert self._code is not None
         body = self._code.dedent(line)
         if self._code.closes(body):
-            self._code = None
+            self._end_code()
             self._row(Text(body.strip(), self._mixed("dim")))
         else:
-            self._row(self._code.coloured(body) if not self._style else Text(body, self._style))
+            self._code.waiting.append(body.expandtabs(4))
         return ""
+
+    def _print_code(self) -> None:
+        """Print the lines of code that wait: together, as colouring each alone would be slow."""
+        if self._code is not None and self._code.waiting:
+            text = self._code.coloured()
+            self._row(Text(text.plain, self._style) if self._style else text)
+
+    def _end_code(self) -> None:
+        self._print_code()
+        self._code = None
 
     def _rule(self, quote: str) -> str:
         self._row(Text(quote + "─" * min(40, self._console.width - len(quote)), self._mixed("dim")))
@@ -246,12 +279,15 @@ class MarkdownStream:
 
 
 class _Code:
-    """An open code block: how its fence was written, and the code so far."""
+    """An open code block: how its fence was written, and the lines that were not printed yet."""
 
     def __init__(self, fence: str, indent: int, language: str) -> None:
-        self._fence, self._indent, self._language = fence, indent, language
-        self._lines: list[str] = []
-        self._size = 0
+        self._fence, self._indent = fence, indent
+        lexer = Syntax("", language).lexer if language else None
+        # The theme that uses the terminal's own colours: it fits light and dark ones.
+        self._syntax = Syntax("", lexer, theme="ansi_dark") if lexer is not None else None
+        self._before = ""
+        self.waiting: list[str] = []
 
     def dedent(self, line: str) -> str:
         """The line without the indentation (or the quote marks) of the fence."""
@@ -260,33 +296,18 @@ class _Code:
 
     def closes(self, body: str) -> bool:
         mark = body.strip()
-        if len(body) - len(body.lstrip()) > 3:
-            return False
-        return len(mark) >= len(self._fence) and not mark.strip(self._fence[0])
+        fits = len(mark) >= len(self._fence) and not mark.strip(self._fence[0])
+        return fits and not body.startswith("    ")
 
-    def coloured(self, line: str) -> Text:
-        """The block's next line, coloured as its language asks."""
-        line = line.expandtabs(4)
-        if not self._language:
-            return Text(line, "cyan")
-        if self._size > _HIGHLIGHTED:
-            self._lines = []
-        self._size += len(line)
-        self._lines.append(line)
-        # The theme that uses the terminal's own colours: it fits light and dark ones.
-        block = Syntax("", self._language, theme="ansi_dark").highlight("\n".join(self._lines))
-        rows = block.split("\n", allow_blank=True)
-        at = len(self._lines) - 1
-        found = rows[at] if at < len(rows) else Text()
-        return found if found.plain == line else Text(line)
-
-
-def _ready(body: str) -> int:
-    """Where the first piece of a line ends that can be printed by now; 0: there is none."""
-    for match in _CUT.finditer(body, 0, _LONGEST):
-        if match.end() > _HELD or not _is_open(body[: match.end()]):
-            return match.end()
-    return _LONGEST if len(body) > _LONGEST else 0
+    def coloured(self) -> Text:
+        """The lines that wait, coloured as their language asks. They wait no more."""
+        code, self.waiting = "\n".join(self.waiting), []
+        if self._syntax is None:
+            return Text(code, "cyan")
+        known = f"{self._before}{code}\n"
+        found = self._syntax.highlight(known)[len(self._before) : len(known) - 1]
+        self._before = known if len(known) < _CONTEXT else ""
+        return found if found.plain == code else Text(code)
 
 
 def _is_open(source: str) -> bool:

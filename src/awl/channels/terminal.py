@@ -224,7 +224,7 @@ class Terminal:
         return [("class:toolbar.text", one_line(self._facts, width))]
 
     def _of_session(self, app: TerminalApp) -> str:
-        """What the toolbar says; asked once for each prompt, as the toolbar is drawn at each key."""
+        """What the toolbar says. Asked once a prompt: the toolbar is drawn at every key."""
         parts = [str(app.model), app.session_id]
         if self._usage is not None:
             parts.append(f"{self._usage.input:,} tokens in, {self._usage.output:,} out")
