@@ -46,7 +46,14 @@ from awl.errors import (
     SessionClosed,
 )
 from awl.log.blobs import Blobs, MemoryBlobs
-from awl.log.file import LogFile, create_private, sync, sync_directory, write_all
+from awl.log.file import (
+    LogFile,
+    create_private,
+    sync,
+    sync_directory,
+    torn_files,
+    write_all,
+)
 from awl.log.line import decode, encode, encode_held
 from awl.log.names import (
     encode_cwd,
@@ -56,13 +63,16 @@ from awl.log.names import (
     parse_log_name,
     same_directory,
 )
-from awl.log.scan import BLOCK, Line, scan
-from awl.state import State, is_prompt
+from awl.log.scan import BLOCK, BOM, Line, scan
+from awl.state import Finding, State, is_prompt
 
 MOST_QUEUED: Final = 64
 """Facts that may wait for a disk that cannot be written."""
 
 _CONDENSED: Final = b'{"type":"condensation"'
+
+# That another program changed or emptied the file is no reason to lose what waits to be written.
+_CANNOT_WRITE: Final = (OSError, LogChanged, NotASession)
 
 
 class UnknownDirectory(AwlError):
@@ -144,21 +154,23 @@ class Session:
             cwd: the directory it belongs to, where the log cannot tell it any more; recorded.
 
         Raises:
-            SessionBusy, NotASession, NewerFormat, UnknownDirectory, OSError.
+            SessionBusy, NotASession, NewerFormat, UnknownDirectory, NotSaved, OSError.
         """
         _refuse_newer(path)
         log = LogFile.open(path)
         try:
-            state, line = _replay(log.fd, path, log.recovery.lost_lines, cwd)
+            state, line = _replay(log.fd, path, log.recovery.lost_lines)
+            assert state.header is not None
+            session = cls(path, state.header, state, log)
+            session._line = line
+            session.notices = [*_recovery_notices(log), *damage_notices(path, state)]
+            if not state.cwd:
+                if cwd is None:
+                    raise UnknownDirectory(path)
+                session.append(CwdChangeEntry(cwd=os.path.realpath(cwd)))
         except BaseException:
             log.close()
             raise
-        assert state.header is not None
-        session = cls(path, state.header, state, log)
-        session._line = line
-        session.notices = [*_recovery_notices(log), *damage_notices(path, state)]
-        if cwd is not None and not state.header.cwd and not state.changed_cwd:
-            session.append(CwdChangeEntry(cwd=os.path.realpath(cwd)))
         return session
 
     # -- what it is ------------------------------------------------------------------------------
@@ -236,8 +248,11 @@ class Session:
 
         Raises:
             NotSaved: they could not be written; the error says whether they are queued.
+            InvalidTarget: a rewind or a label among them points at no entry.
             SessionClosed: the session was closed.
         """
+        if not entries:
+            return []
         timed = tuple(
             entry if entry.timestamp else msgspec.structs.replace(entry, timestamp=now())
             for entry in entries
@@ -248,7 +263,7 @@ class Session:
             try:
                 self._flush()
                 return self._write(timed)
-            except (OSError, LogChanged) as error:
+            except _CANNOT_WRITE as error:
                 fact = all(map(_is_fact, timed))
                 queued = fact and self.unsaved + len(timed) <= MOST_QUEUED
                 if queued:
@@ -313,7 +328,7 @@ class Session:
             before = self.unsaved
             try:
                 self._flush()
-            except (OSError, LogChanged) as error:
+            except _CANNOT_WRITE as error:
                 raise NotSaved(self.path, error, queued=True, waiting=self.unsaved) from error
             return before
 
@@ -321,10 +336,9 @@ class Session:
         """Go back to an entry (None: to before everything). What came after stays in the log.
 
         Raises:
-            InvalidTarget: it is not the nearest earlier entry with its id.
+            InvalidTarget: there is no such entry.
             NotSaved, SessionClosed: as `append`.
         """
-        self._target(entry_id)
         return self.append(RewindEntry(parent_id=entry_id))
 
     def label(self, entry_id: str, label: str) -> str:
@@ -333,19 +347,20 @@ class Session:
         Raises:
             InvalidTarget, NotSaved, SessionClosed: as `rewind`.
         """
-        self._target(entry_id)
         return self.append(LabelEntry(target_id=entry_id, label=label))
 
     def switch_model(self, model: ModelRef, *, thinking_level: str | None = None) -> None:
-        """Record that another model answers from here on. Before the first entry, the header does.
+        """Record that another model answers from here on. Before the file is born, the header does.
 
         Raises:
             NotSaved, SessionClosed: as `append`.
         """
         with self._guard:
-            if model == self.active_model:
+            state = self._state
+            if (model, thinking_level) == (state.active_model, state.thinking_level):
                 return
-            if not self._state.entries:
+            unborn = self._log is None and not state.entries
+            if unborn and thinking_level is None:  # a header has no place for a level
                 self.header = msgspec.structs.replace(
                     self.header,
                     provider=model.provider,
@@ -381,43 +396,60 @@ class Session:
             if self._log is not None:
                 if self._appended:
                     # What is queued could not be written; neither could this, and it says nothing.
-                    with contextlib.suppress(NotSaved):
+                    # A process forked from the holder may not write, and only lets go.
+                    with contextlib.suppress(NotSaved, SessionClosed):
                         self.append(EndEntry(reason=reason))
                 self._log.close()
+                self._state.read = _path_reader(self.path)  # the descriptor may become another's
             self._closed = True
 
     def save_copy(self, path: Path) -> None:
         """Write the whole session, what is queued included, to another place.
 
         Raises:
-            OSError: it could not be written, or something is there already.
+            OSError: it could not be written, or something is there already. Nothing of it is left.
         """
+        path = path.expanduser().absolute()
         with self._guard:
-            lines = [encode(entry) for batch in self._stamped_queue() for entry in batch]
-            out = create_private(path.expanduser())
+            out = create_private(path)
             try:
-                if self._log is None:
-                    write_all(out, encode(self.header))
-                else:
-                    at = 0
-                    while at < self._log.end:
-                        size = min(BLOCK, self._log.end - at)
-                        piece = os.pread(self._log.fd, size, at)
-                        if not piece:
-                            break
-                        write_all(out, piece)
-                        at += len(piece)
-                write_all(out, b"".join(lines))
+                for piece in self._written():
+                    write_all(out, piece)
+                for batch in self._stamped_queue():
+                    write_all(out, b"".join(map(encode, batch)))
                 sync(out)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    path.unlink()
+                raise
             finally:
                 os.close(out)
-            sync_directory(path.absolute().parent)
+            sync_directory(path.parent)
 
     # -- inside ----------------------------------------------------------------------------------
 
-    def _target(self, entry_id: str | None) -> None:
-        if entry_id is not None and self._state.find(entry_id) is None:
-            raise InvalidTarget(f"no entry {entry_id!r} in session {self.id}")
+    def _written(self) -> Iterator[bytes]:
+        """What the log holds, in pieces; of a session without a file, what it would hold."""
+        if self._log is None:
+            yield encode(self.header)
+            for position in range(len(self._state.entries)):
+                yield encode(self._state.body(position))
+            return
+        at, end = 0, self._log.end
+        while at < end and (piece := self._state.read(at, min(at + BLOCK, end))):
+            yield piece
+            at += len(piece)
+
+    def _check_targets(self, entries: Sequence[Entry]) -> None:
+        for entry in entries:
+            if isinstance(entry, RewindEntry):
+                target = entry.parent_id
+            elif isinstance(entry, LabelEntry):
+                target = entry.target_id
+            else:
+                continue
+            if target is not None and self._state.find(target) is None:
+                raise InvalidTarget(f"no entry {target!r} in session {self.id}")
 
     def _flush(self) -> None:
         while self._queue:
@@ -434,6 +466,7 @@ class Session:
             return self._write_now(entries)
 
     def _write_now(self, entries: tuple[Entry, ...]) -> list[str]:
+        self._check_targets(entries)
         stamped = self._stamp(entries, self._state.leaf_id, self._state.next_seq, self._state.turn)
         written = [encode_held(entry) for entry in stamped]
         data = b"".join(line for line, _ in written)
@@ -490,13 +523,18 @@ class Session:
         """Another program wrote to the log although it was locked: read it again."""
         assert self._log is not None
         self._log.recover()
-        self._state, self._line = _replay(
-            self._log.fd, self.path, self._log.recovery.lost_lines, self.cwd
-        )
-        self.notices.append(f"{self.path} was changed by another program; it was read again")
+        state, self._line = _replay(self._log.fd, self.path, self._log.recovery.lost_lines)
+        # Lines that the other program took away were acknowledged: their seqs stay used.
+        state.lost += max(0, self._state.next_seq - state.next_seq)
+        self._state = state
+        self.notices += [
+            f"{self.path} was changed by another program; it was read again",
+            *_recovery_notices(self._log),
+            *damage_notices(self.path, state),
+        ]
 
 
-def read(path: Path, *, cwd: str | None = None) -> State:
+def read(path: Path) -> State:
     """The state of a log, without locking or changing anything.
 
     Bodies of entries outside the live context are read from the file when they are asked for.
@@ -507,7 +545,9 @@ def read(path: Path, *, cwd: str | None = None) -> State:
     """
     fd = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
     try:
-        state, _ = _replay(fd, path, 0, cwd, needs_cwd=False)
+        state, _ = _replay(fd, path, 0)
+        if state.open_calls:  # what is known of them depends on lines that recovery cut off
+            state.settle(_cut_lines(path))
     finally:
         os.close(fd)
     state.read = _path_reader(path)
@@ -518,19 +558,24 @@ def damage_notices(path: Path, state: State) -> list[str]:
     """What is damaged in a log, a line each, for a person."""
     notices = [f"{path.name}: {damage}; only this line is lost" for damage in state.damage]
     notices += [f"{path.name}: {finding}" for finding in state.all_findings]
-    if any(damage.acknowledged for damage in state.damage):
+    if state.gaps or any(damage.acknowledged for damage in state.damage):
         notices.append(
-            "if a damaged line held a rewind, turns that were gone back from may show again"
+            "if a line that is lost held a rewind, turns that were gone back from may show again"
         )
     return notices
 
 
 def _replay(
-    fd: int, path: Path, lost_lines: int, cwd: str | None, *, needs_cwd: bool = True
+    fd: int, path: Path, lost_lines: int, *, lazily: bool | None = None
 ) -> tuple[State, int]:
-    """The state of an open log, and the number of its last line."""
+    """The state of an open log, and the number of its last line.
+
+    `lazily` leaves bodies that the fold does not need on disk: by default where a condensation
+    makes that likely to pay.
+    """
     state = State(read=_reader(fd))
-    lazily = _holds(fd, _CONDENSED)
+    if lazily is None:
+        lazily = _holds(fd, _CONDENSED)
     collecting = gc.isenabled()
     gc.disable()  # nothing that is read is garbage, and looking for it costs as much as reading
     last = 0
@@ -545,31 +590,45 @@ def _replay(
         if not state.entries:
             empty = os.fstat(fd).st_size == 0
             raise NotASession(path, "it is empty" if empty else "its only line is incomplete")
-        state.header = _rebuilt_header(path, state, cwd, needs_cwd)
+        state.header = _rebuilt_header(path)
+        rebuilt = "no session header: rebuilt from the file's name and what follows"
+        state.findings.insert(0, Finding(1, rebuilt))
     state.settle(lost_lines)
     return state, last
 
 
-def _rebuilt_header(path: Path, state: State, cwd: str | None, needs_cwd: bool) -> Header:
-    """A header for a log whose first line is damaged, from its name and its entries."""
+def _rebuilt_header(path: Path) -> Header:
+    """A header for a log whose first line is damaged, from its name.
+
+    It names no model: what follows does (`State.active_model`), and a guess would change with the
+    next entry.
+    """
     named = parse_log_name(path.name)
     if named is None:
         raise NotASession(path, "its first line is damaged and its name tells no session id")
-    state.settle()
-    model = state.active_model
-    here = os.path.realpath(Path.cwd())
-    known = state.changed_cwd or (here if path.parent.name == encode_cwd(here) else "")
-    if not known and cwd is None and needs_cwd:
-        raise UnknownDirectory(path)
     return Header(
         version=VERSION,
         id=named.session_id,
         timestamp=named.timestamp,
-        cwd=known,
-        provider=model.provider,
-        model=model.model,
-        endpoint=model.endpoint,
+        cwd=_cwd_of_label(path.parent.name),
+        provider="",
+        model="",
     )
+
+
+def _cwd_of_label(label: str) -> str:
+    """The present directory if a folder's label names it, else nothing: a label is no address."""
+    try:
+        here = os.path.realpath(Path.cwd())
+    except OSError:  # it was removed
+        return ""
+    return here if encode_cwd(here) == label else ""
+
+
+def _cut_lines(path: Path) -> int:
+    """How many whole lines recovery has cut from a log: each may have been acknowledged."""
+    lines = (line for torn in torn_files(path) for line in torn.read_bytes().split(b"\n")[:-1])
+    return sum(bool(line.strip()) for line in lines)
 
 
 def _holds(fd: int, needle: bytes) -> bool:
@@ -586,13 +645,14 @@ def _holds(fd: int, needle: bytes) -> bool:
 
 def _refuse_newer(path: Path) -> None:
     with path.open("rb") as file:
-        first = file.readline(1 << 20)
-    try:
-        header = decode(first.strip())
-    except ValueError:
-        return
-    if isinstance(header, Header) and header.version > VERSION:
-        raise NewerFormat(path, header.version)
+        for line in file:
+            try:
+                first = decode(line.removeprefix(BOM))
+            except ValueError:
+                continue
+            if isinstance(first, Header) and first.version > VERSION:
+                raise NewerFormat(path, first.version)
+            return
 
 
 def _recovery_notices(log: LogFile) -> list[str]:

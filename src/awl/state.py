@@ -24,6 +24,7 @@ from awl.conversation import (
     Conversation,
     Message,
     ModelRef,
+    Role,
     Text,
     Thinking,
     ToolResult,
@@ -39,6 +40,7 @@ from awl.entries import (
     Header,
     ImportEntry,
     LabelEntry,
+    LoggedMessage,
     MessageEntry,
     ModelChangeEntry,
     PartialBlock,
@@ -50,7 +52,7 @@ from awl.entries import (
     ToolResultEntry,
     Usage,
 )
-from awl.log.line import Outer, decode
+from awl.log.line import Outer, OuterMessage, decode
 from awl.log.scan import Damage, Line
 
 ROOT = -1
@@ -60,6 +62,9 @@ LARGEST = 1 << 53
 """The largest seq and turn id that is believed: what every JSON reader holds exactly."""
 
 NO_MODEL = ModelRef("", "")
+
+CUT_SHORT = frozenset({"aborted", "error"})
+"""The stop reasons of an answer that is not whole."""
 
 CallStatus = Literal["finished", "unknown", "not_started"]
 
@@ -117,6 +122,11 @@ class Item:
     asked: ModelRef
     stop_reason: str | None = None
     calls: tuple[Call, ...] = ()
+
+    @property
+    def cut_short(self) -> bool:
+        """Whether it is an answer that was cancelled or broke off: none of its calls ran."""
+        return self.stop_reason in CUT_SHORT
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -196,10 +206,12 @@ class State:
         self.updated = header.timestamp if header else ""
         self.lost = 0
         self._last_seq = 0
+        self._skipped = 0  # seqs that a writer passed over for lines that recovery had cut
         self._unread_since = 0
         self._latest: dict[str, int] = {}
         self._repeated: set[tuple[str, int]] = set()
         self._damaged_before: list[int] = []  # for each damage, how many entries precede it
+        self._last_submitted = NO_MODEL
         self._bridges: dict[str, tuple[int, str]] = {}
         self._explained: set[int] = set()  # damage that held a parent which is accounted for
         self._path = _Path()
@@ -231,7 +243,10 @@ class State:
             self._repeated.add((entry.id, self.seqs[known]))
         if seq <= self._last_seq:
             self._find(line.line, f"seq {seq} does not grow (after {self._last_seq})")
-        self.parents.append(self._parent(entry, position))
+        skipped = seq - self.next_seq
+        self.parents.append(self._parent(entry, position, line.line))
+        if skipped > 0 and position not in self.gaps:
+            self._skipped += skipped
         self.entries.append(entry)
         self.seqs.append(seq)
         self.lines.append(line.line)
@@ -244,10 +259,12 @@ class State:
         return position
 
     def settle(self, lost_lines: int = 0) -> None:
-        """Fold the path that ends in the last entry; `lost_lines` as recovery counted them."""
-        skipped = self._last_seq - len(self.entries)
-        unread = sum(damage.acknowledged for damage in self.damage) - self._unread_since
-        self.lost = max(0, lost_lines - max(0, skipped - unread))
+        """Fold the path that ends in the last entry; `lost_lines` as recovery counted them.
+
+        A line that was cut off was passed over by the append after it: only those that no append
+        followed count still.
+        """
+        self.lost = max(0, lost_lines - self._skipped)
         self._walk()
 
     def fold(self, line: Line) -> None:
@@ -269,7 +286,7 @@ class State:
     def _find(self, line: int, text: str) -> None:
         self.findings.append(Finding(line, text))
 
-    def _parent(self, entry: Entry | Outer, position: int) -> int:
+    def _parent(self, entry: Entry | Outer, position: int, line: int) -> int:
         name = entry.parent_id
         if name is None:
             return ROOT
@@ -279,12 +296,12 @@ class State:
         if found is not None:
             return found
         if name not in self._bridges:
-            self._bridges[name] = self._bridge(entry, position)
+            self._bridges[name] = self._bridge(entry, position, line)
         bridge, text = self._bridges[name]
         self.gaps[position] = text
         return bridge
 
-    def _bridge(self, entry: Entry | Outer, position: int) -> tuple[int, str]:
+    def _bridge(self, entry: Entry | Outer, position: int, line: int) -> tuple[int, str]:
         """Where an entry is attached whose parent cannot be found, and what is said of the gap.
 
         All entries but a rewind follow the one written before them, so what they name is missing
@@ -300,7 +317,9 @@ class State:
                 self._explained.add(index)
                 return before - 1, _gap_text(self.damage[index])
         if not rewind:
+            self._find(line, "the entry before it is missing")
             return position - 1, "[awl: an entry is missing from the log here]"
+        self._find(line, "the entry that it goes back to is missing")
         prompt = self._last_prompt()
         at = position - 1 if prompt == ROOT else self.parents[prompt]
         return at, "[awl: the point gone back to is missing from the log]"
@@ -324,8 +343,10 @@ class State:
         if kind in ("message", "toolCall", "toolResult", "rewind"):
             self.updated = entry.timestamp or self.updated
         usage: Usage | None = None
-        if isinstance(entry, MessageEntry | Outer):
-            usage = entry.message.usage if entry.message else None
+        if kind == "message":
+            usage = _logged(entry).usage
+            if _logged(entry).role == "user":
+                self._last_submitted = _asked(self._last_submitted, entry)
         elif isinstance(entry, CondensationEntry):
             usage = entry.usage
         elif isinstance(entry, ToolCallEntry):
@@ -384,31 +405,23 @@ class State:
         """Fold one entry of the path. The only place that says what an entry does to it."""
         entry = self.entries[position]
         seq = self.seqs[position]
-        replaced_by = self._replacement(path, seq) if path.ranges else None
-        if replaced_by is None and position in self.gaps:
+        condensation = self._condensation(path, seq) if path.ranges else None
+        if condensation is None and position in self.gaps:
             gap = text_message("system", self.gaps[position])
             path.items.append(Item("gap", gap, position, seq, path.asked))
-        if path.open_calls and (
-            isinstance(entry, RewindEntry)
-            or (self.forked_at and seq > self.forked_at >= path.open_calls[0].seq)
-        ):
-            for call in path.open_calls:
+        for call in path.open_calls:
+            if call.until is None and (
+                isinstance(entry, RewindEntry) or seq > self.forked_at >= call.seq
+            ):
                 call.cut = True
-        kind = entry_type(entry)
         if isinstance(entry, ModelChangeEntry):
             path.asked = ModelRef(entry.provider, entry.model, entry.endpoint)
             path.thinking_level = entry.thinking_level
-        elif kind == "message" and replaced_by is not None:
-            outer = cast(MessageEntry | Outer, entry)
-            if outer.message and outer.message.role == "user":
-                path.asked = path.submitted = _asked(path.asked, outer)
-            if outer.message and outer.message.role == "system":
-                self._message(path, position)
-            else:
-                self._place_summary(path, replaced_by)
-        elif replaced_by is not None:
-            if not isinstance(entry, CondensationEntry):
-                self._place_summary(path, replaced_by)
+        elif isinstance(entry, CompactionEntry):
+            path.cleared.update(entry.cleared)
+        kind = entry_type(entry)
+        if condensation is not None:
+            self._replaced(path, position, condensation)
         elif kind == "message":
             self._message(path, position)
         elif kind == "partial":
@@ -419,36 +432,44 @@ class State:
             path.partials.extend(body.content)
         elif kind == "toolResult":
             self._recorded(path, self._body_kept(position), seq)
-        elif isinstance(entry, CompactionEntry):
-            path.cleared.update(entry.cleared)
         elif isinstance(entry, ImportEntry) and entry.source == "legacy":
             message = text_message("system", import_text(entry))
             path.items.append(Item("import", message, position, seq, path.asked))
 
-    def _replacement(self, path: _Path, seq: int) -> int | None:
+    def _condensation(self, path: _Path, seq: int) -> int | None:
+        """The position of the condensation that replaces this seq."""
         index = bisect_right(path.ranges, (seq, 1 << 62, 0)) - 1
         if index >= 0 and path.ranges[index][1] >= seq:
             return path.ranges[index][2]
         return None
 
-    def _place_summary(self, path: _Path, condensation: int) -> None:
-        if condensation in path.placed:
+    def _replaced(self, path: _Path, position: int, condensation: int) -> None:
+        """Fold an entry that a summary stands for. System text and other summaries stay."""
+        entry = self.entries[position]
+        if isinstance(entry, CondensationEntry):
             return
-        path.placed.add(condensation)
-        entry = cast(CondensationEntry, self.entries[condensation])
-        message = text_message("system", summary_text(entry.summary))
-        path.items.append(
-            Item("summary", message, condensation, self.seqs[condensation], path.asked)
-        )
+        if entry_type(entry) == "message":
+            role = _logged(entry).role
+            if role == "system":
+                self._message(path, position)
+                return
+            if role == "user":
+                path.asked = path.submitted = _asked(path.asked, entry)
+            self._end_partials(path, role)
+        if condensation not in path.placed:
+            path.placed.add(condensation)
+            summary = cast(CondensationEntry, self.entries[condensation]).summary
+            message = text_message("system", summary_text(summary))
+            path.items.append(
+                Item("summary", message, condensation, self.seqs[condensation], path.asked)
+            )
 
     def _message(self, path: _Path, position: int) -> None:
         entry = self._body_kept(position)
         assert isinstance(entry, MessageEntry)
         logged = entry.message
         message = logged.said()
-        if logged.role != "assistant" and path.partials:
-            path.items.append(self._partial_item(path))
-        path.partials = []
+        self._end_partials(path, logged.role)
         calls: tuple[Call, ...] = ()
         if logged.role == "user":
             path.asked = path.submitted = _asked(path.asked, entry)
@@ -458,7 +479,7 @@ class State:
                 for call in path.open_calls:
                     if call.until is None:
                         call.until = position
-        elif logged.role == "assistant" and logged.stop_reason not in ("aborted", "error"):
+        elif logged.role == "assistant" and logged.stop_reason not in CUT_SHORT:
             seq = self.seqs[position]
             live = entry.turn_id is not None
             calls = tuple(Call(use, position, seq, live) for use in message.tool_uses)
@@ -474,6 +495,13 @@ class State:
                 calls,
             )
         )
+
+    def _end_partials(self, path: _Path, role: Role) -> None:
+        """A message ends what had streamed before it: an answer voids it, any other proves that it
+        was cut short."""
+        if path.partials and role != "assistant":
+            path.items.append(self._partial_item(path))
+        path.partials = []
 
     def _answered(self, path: _Path, result: ToolResult, seq: int) -> None:
         for index in range(len(path.open_calls) - 1, -1, -1):
@@ -510,7 +538,7 @@ class State:
 
     def _header_model(self) -> ModelRef:
         if self.header is None:
-            return ModelRef("", "")
+            return NO_MODEL
         return ModelRef(self.header.provider, self.header.model, self.header.endpoint)
 
     # -- reading ---------------------------------------------------------------------------------
@@ -547,8 +575,8 @@ class State:
     @property
     def active_model(self) -> ModelRef:
         """Whom the next request goes to: the last user message or model change on the path, else
-        the header."""
-        return self._path.asked
+        the header, else (it is damaged) the last user message of the file."""
+        return self._path.asked if self._path.asked.provider else self._last_submitted
 
     @property
     def thinking_level(self) -> str | None:
@@ -587,12 +615,13 @@ class State:
     @property
     def interrupted(self) -> bool:
         """Whether the last turn on the path has an open call or no finished answer."""
-        if self._path.partials:
+        path = self._path
+        if path.partials or any(call.until is None for call in path.open_calls):
             return True
-        for item in reversed(self._path.items):
+        for item in reversed(path.items):
             if item.message.role != "system":
-                answered = item.message.role == "assistant"
-                return not answered or any(call.result is None for call in item.calls)
+                finished = item.message.role == "assistant" and not item.cut_short
+                return not finished
         return False
 
     @property
@@ -711,7 +740,16 @@ def _gap_text(damage: Damage) -> str:
     )
 
 
-def _asked(before: ModelRef, entry: MessageEntry | Outer) -> ModelRef:
+def _logged(entry: Entry | Outer) -> LoggedMessage | OuterMessage:
+    """The message of an entry of that type, or what was decoded of it."""
+    message = cast(MessageEntry | Outer, entry).message
+    assert message is not None
+    return message
+
+
+def _asked(before: ModelRef, entry: Entry | Outer) -> ModelRef:
+    """Whom a user message was submitted to."""
+    entry = cast(MessageEntry | Outer, entry)
     if not entry.provider and not entry.model:
         return before
     provider = entry.provider or before.provider

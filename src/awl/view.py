@@ -27,9 +27,10 @@ from awl.conversation import (
     ToolResult,
     ToolUse,
 )
-from awl.state import Call, Item, State
+from awl.state import Call, Item, State, is_prompt
 
 CLEARED = "[old tool output removed to save space]"
+WORDLESS = "[a message without words]"
 
 _STATUS_TEXT = {
     "not_started": "[interrupted: this tool call was never started]",
@@ -83,7 +84,7 @@ def view(state: State, target: ModelRef, *, thinking: bool = True) -> View:
         elif item.message.role == "assistant":
             content = _answer(item, target, thinking, answers, changes)
             if not _has_something_to_say(content):
-                changes["an empty answer was left out"] += bool(item.message.content)
+                changes["an answer without words was left out"] += bool(item.message.content)
                 continue
             _join_answer(drafts, content)
             if item.calls:
@@ -92,16 +93,18 @@ def view(state: State, target: ModelRef, *, thinking: bool = True) -> View:
         drafts.insert(0, _Draft("user", rest=[Text(text=_RECORD + "\n\n".join(records))]))
         records = []
     return View(
-        "\n\n".join(part for part in (system, *records) if part) or None,
+        "\n\n".join(part for part in (system, *records) if part and part.strip()) or None,
         tuple(draft.message() for draft in drafts),
         tuple(text if n == 1 else f"{text} ({n} times)" for text, n in changes.items() if n),
     )
 
 
-# What both APIs take as the id of a call and the name of a tool, and the room for "-2" behind it.
-_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+# What all APIs take as the name of a tool and as the id of a call, and the room for "-2" behind it.
+# Longer ids are taken back by the model that gave them.
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _UNFIT = re.compile(r"[^A-Za-z0-9_-]")
-_ROOM = 56
+_LONGEST_ID = 40
+_ROOM = 32
 
 _RECORD = "[A record of what came before; continue from here.]\n"
 
@@ -130,14 +133,19 @@ def _say(drafts: list[_Draft], content: list[ContentBlock]) -> None:
 def _join_answer(drafts: list[_Draft], content: list[ContentBlock]) -> None:
     """Add an answer; two in a row become one message."""
     if drafts and drafts[-1].role == "assistant":
-        # Reasoning comes first in a message and belongs to its own answer: a joined one goes bare.
-        kept = [b for b in drafts[-1].rest if not isinstance(b, Thinking | RedactedThinking)]
-        drafts[-1].rest = [
-            *kept,
-            *(b for b in content if not isinstance(b, Thinking | RedactedThinking)),
-        ]
+        # Reasoning comes first in a message and belongs to its own answer: joined ones go bare.
+        drafts[-1].rest = [*_bare(drafts[-1].rest), *_bare(content)]
         return
     drafts.append(_Draft("assistant", rest=content))
+
+
+def _bare(content: list[ContentBlock]) -> list[ContentBlock]:
+    """The words and calls of an answer without anything that binds it to its model."""
+    return [
+        msgspec.structs.replace(block, provider_data=None)
+        for block in content
+        if isinstance(block, Text | ToolUse)
+    ]
 
 
 def _answer(
@@ -149,7 +157,7 @@ def _answer(
 ) -> list[ContentBlock]:
     """The blocks of an assistant message that `target` may see, in order."""
     own = item.asked == target and thinking
-    whole = item.stop_reason not in ("aborted", "error")
+    whole = not item.cut_short
     calls = iter(item.calls)
     content: list[ContentBlock] = []
     for block in item.message.content:
@@ -179,6 +187,7 @@ class _Answers:
     def __init__(self, state: State, changes: Counter[str]) -> None:
         self._state = state
         self._changes = changes
+        self._cleared = state.cleared
         self._sent_as: dict[int, str] = {}
         self._used: set[str] = set()
         self._matched: set[int] = set()
@@ -189,7 +198,8 @@ class _Answers:
 
     def call(self, call: Call, own: bool, changes: Counter[str]) -> ToolUse:
         use = call.use
-        base = name = use.id if _ID.fullmatch(use.id) else _UNFIT.sub("_", use.id)[:_ROOM] or "call"
+        fits = _NAME.fullmatch(use.id) and (own or len(use.id) <= _LONGEST_ID)
+        base = name = use.id if fits else _UNFIT.sub("_", use.id)[:_ROOM] or "call"
         n = 2
         while name in self._used:
             name, n = f"{base[:_ROOM]}-{n}", n + 1
@@ -201,7 +211,10 @@ class _Answers:
         sendable = _as_object(use.input)
         if sendable != use.input:
             changes["a tool input that is not a JSON object was wrapped"] += 1
-        tool = use.name if _ID.fullmatch(use.name) else _UNFIT.sub("_", use.name)[:64] or "unknown"
+        tool = use.name
+        if not _NAME.fullmatch(tool):
+            tool = _UNFIT.sub("_", tool)[:64] or "unknown"
+            changes["a tool name that does not fit was changed"] += 1
         return ToolUse(id=name, name=tool, input=sendable, provider_data=data)
 
     def results(self, item: Item) -> list[ContentBlock]:
@@ -218,7 +231,8 @@ class _Answers:
             return ToolResult(tool_use_id=name, content=_STATUS_TEXT[status], is_error=True)
         if call.result is None:
             self._changes["a tool result that was logged alone was put in its place"] += 1
-        if call.answered_seq in self._state.cleared:
+        if call.answered_seq in self._cleared:
+            self._changes["old tool output was left out"] += 1
             return ToolResult(tool_use_id=name, content=CLEARED, is_error=answer.is_error)
         return msgspec.structs.replace(answer, tool_use_id=name)
 
@@ -236,6 +250,9 @@ class _Answers:
                     self._changes["a tool result without its call was left out"] += 1
             elif isinstance(block, Opaque):
                 self._changes["a block of unknown type was left out"] += 1
+        if not kept and is_prompt(item.message):
+            self._changes["a message without words is marked"] += 1
+            kept.append(Text(text=WORDLESS))
         return kept
 
 
@@ -245,11 +262,12 @@ def _has_something_to_say(content: list[ContentBlock]) -> bool:
 
 def _as_object(text: str) -> str:
     """A tool input as providers take it: the text of a JSON object."""
+    if not text.strip():
+        return "{}"
     try:
-        if isinstance(json.loads(text), dict):
+        # Strict: NaN, lone surrogates and numbers that nobody can hold are no JSON.
+        if isinstance(msgspec.json.decode(text), dict):
             return text
     except (ValueError, RecursionError):
         pass
-    if not text.strip():
-        return "{}"
     return json.dumps({"raw": text})

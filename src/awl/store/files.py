@@ -10,17 +10,22 @@ from typing import Final, Literal
 import msgspec
 
 from awl.conversation import ModelRef
-from awl.entries import ForkedFrom
+from awl.entries import ForkedFrom, Header
 from awl.errors import AmbiguousId, AwlError, NotASession, SessionNotFound
 from awl.log.file import is_locked, owner_path
+from awl.log.line import BadLine, decode
 from awl.log.names import parse_log_name, same_directory
+from awl.log.scan import BOM
 from awl.session import Session, read
 from awl.state import State
 
 SHORTEST_PREFIX: Final = 8
 """Characters of an id that are printed at least."""
 
+_LONGEST_HEADER: Final = 1 << 16  # bytes; a longer first line is not a header that awl wrote
+
 Paths = list[Path]
+Lines = list[str]
 Status = Literal["open", "interrupted", "idle"]
 
 
@@ -80,35 +85,42 @@ class Store:
         """The sessions of a directory, or all. A file that cannot be read hides no other."""
         found: list[SessionInfo] = []
         unreadable: list[str] = []
-        for path in self.logs():
+        for path in self.logs(unreadable):
             try:
                 state = read(path)
             except NotASession:
                 continue  # nothing in it was ever acknowledged
             except (OSError, AwlError) as error:
-                unreadable.append(f"{path}: {getattr(error, 'strerror', None) or error}")
+                unreadable.append(f"{path}: {_reason(error)}")
                 continue
             if cwd is None or same_directory(state.cwd, cwd):
                 found.append(describe(path, state))
         found.sort(key=lambda info: (info.updated, info.id))
         return Listing(tuple(found), tuple(unreadable))
 
-    def logs(self) -> Iterator[Path]:
-        """All logs, in order of name. The trash and the databases are passed over."""
+    def logs(self, unreadable: Lines | None = None) -> Iterator[Path]:
+        """All logs, in order of name. The trash and the databases are passed over; a folder that
+        cannot be read is added to `unreadable` and hides no other."""
         for folder in _entries(self.root):
             if folder.name.startswith(".") or not folder.is_dir(follow_symlinks=False):
                 continue
-            for file in _entries(folder.path):
+            try:
+                files = _entries(folder.path)
+            except OSError as error:
+                if unreadable is not None:
+                    unreadable.append(f"{folder.path}: {_reason(error)}")
+                continue
+            for file in files:
                 if parse_log_name(file.name) and file.is_file(follow_symlinks=False):
                     yield Path(file.path)
 
     def ids(self) -> dict[str, Paths]:
-        """The logs by the id in their names."""
+        """The logs by the id of their session: of the header, else of the file's name."""
         found: dict[str, Paths] = {}
         for path in self.logs():
-            named = parse_log_name(path.name)
-            if named:
-                found.setdefault(named.session_id, []).append(path)
+            session_id = _id_of(path)
+            if session_id:
+                found.setdefault(session_id, []).append(path)
         return found
 
     def resolve(self, query: str) -> Path:
@@ -125,7 +137,9 @@ class Store:
             raise SessionNotFound(query)
         ids = self.ids()
         wanted = query.strip().lower()
-        matches = [wanted] if wanted in ids else [i for i in ids if wanted and i.startswith(wanted)]
+        matches = [known for known in ids if known.lower() == wanted] or [
+            known for known in ids if wanted and known.lower().startswith(wanted)
+        ]
         if len(matches) > 1:
             raise AmbiguousId(query, self._shown(matches, ids))
         if not matches:
@@ -137,7 +151,7 @@ class Store:
 
     def short_ids(self, ids: Sequence[str] | None = None) -> dict[str, str]:
         """For each id, its shortest prefix that names it alone."""
-        everything = sorted(self.ids())
+        everything = sorted(self.ids(), key=str.lower)
         short = {}
         for index, session_id in enumerate(everything):
             shared = max(
@@ -191,18 +205,36 @@ def title_of(prompt: str) -> str:
     return first if len(first) <= 80 else first[:79].rstrip() + "…"
 
 
+def _id_of(path: Path) -> str | None:
+    """The id of a log's session, from its first line alone."""
+    try:
+        with path.open("rb") as file:
+            header = decode(file.readline(_LONGEST_HEADER).removeprefix(BOM))
+        if isinstance(header, Header) and header.id:
+            return header.id
+    except (OSError, BadLine):
+        pass
+    named = parse_log_name(path.name)
+    return named.session_id if named else None
+
+
 def _shared(one: str, other: str) -> int:
-    """How many characters two ids have in common at their beginning."""
-    pairs = zip(one, other, strict=False)
+    """How many characters two ids have in common at their beginning, whatever their case."""
+    pairs = zip(one.lower(), other.lower(), strict=False)
     return next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
 
 
 def _alike(query: str, ids: list[str]) -> list[str]:
     import difflib  # only when a person mistyped
 
-    heads = {session_id[: max(len(query), SHORTEST_PREFIX)]: session_id for session_id in ids}
-    close = difflib.get_close_matches(query, list(heads), n=5, cutoff=0.6)
-    return [heads[head] for head in close]
+    size = max(len(query), SHORTEST_PREFIX)
+    heads = {session_id[:size].lower() for session_id in ids}
+    close = difflib.get_close_matches(query, heads, n=5, cutoff=0.6)
+    return [session_id for session_id in ids if session_id[:size].lower() in close]
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error)
 
 
 def _entries(folder: str | Path) -> list[os.DirEntry[str]]:
