@@ -127,7 +127,7 @@ class MarkdownStream:
         if len(line) <= _LONGEST:
             if not complete and (line.isspace() or _UNDECIDED.fullmatch(line)):
                 return line
-            if line.lstrip().startswith("|"):
+            if line.lstrip(" \t").startswith("|"):
                 self._table.append(line)
                 return ""
         self._end_table()
