@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from acting import Stage
+from running import Awl
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--long", action="store_true", help="run the tests that take minutes, too")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--long"):
+        for item in items:
+            if item.get_closest_marker("long"):
+                item.add_marker(pytest.mark.skip(reason="runs with --long"))
+
+
+@pytest.fixture
+def awl(tmp_path: Path) -> Awl:
+    """awl as a process, with a home of its own."""
+    return Awl(tmp_path)
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    """An agent in this process, with a scripted model and the real tools."""
+    return Stage(tmp_path)

@@ -61,6 +61,9 @@ RETRIES: Final = (0.5, 1.0, 2.0, 4.0)
 
 DENIED: Final = "The user did not allow this call. It did not run."
 
+_NOTHING: Final = (Text(text=""), Thinking(thinking=""))
+"""Blocks that say nothing: an answer of these alone is none."""
+
 SAVE_EVERY: Final = 1.0
 """Seconds between attempts to write what is queued."""
 
@@ -124,7 +127,7 @@ class Agent:
 
     async def prompt(self, text: str) -> AsyncGenerator[AgentEvent, None]:
         """One turn: the prompt, the model's answers and the tools between, to the final answer."""
-        self._cancelled.clear()
+        self._cancelled = asyncio.Event()
         turn = _Turn()
         try:
             await self._log(*self._opening(text))
@@ -209,6 +212,9 @@ class Agent:
                 yield Retrying(str(error), wait)
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._cancelled.wait(), wait)
+                if self._cancelled.is_set():
+                    turn.over = turn.ended("aborted")
+                    return
         if answer.completed is None:
             async for event in self._broken_off(turn, answer, None):
                 yield event
@@ -248,18 +254,19 @@ class Agent:
                     yield ToolComposing(name)
 
     async def _log_partial(self, answer: Answer) -> AgentEvent | None:
-        entry = PartialEntry(content=answer.since_partial())
         try:
-            await self._log(entry)
+            await self._log(PartialEntry(content=answer.since_partial()))
         except NotSaved as error:
+            answer.partial_done(logged=False)
             return Unsaved(str(error), self.session.unsaved)
+        answer.partial_done(logged=True)
         return None
 
     async def _answered(self, turn: _Turn, completed: Completed) -> AsyncIterator[AgentEvent]:
         """Log a complete answer, and see what it asks for."""
         turn.add_usage(completed.usage)
         message = Message("assistant", completed.content)
-        if not completed.content:
+        if all(block in _NOTHING for block in completed.content):
             yield Notice("the model answered nothing")
             turn.over = turn.ended(completed.stop_reason)
             return

@@ -41,6 +41,8 @@ class Answer:
             if isinstance(event, Completed):
                 self.completed = event
             return
+        if not (piece.text or piece.thinking):
+            return
         self._pieces.append(piece)
         if self._due is None:
             self._due = monotonic() + PARTIAL_EVERY
@@ -52,10 +54,15 @@ class Answer:
         return max(0.0, self._due - monotonic())
 
     def since_partial(self) -> tuple[PartialBlock, ...]:
-        """What arrived since the last partial, joined by block. It counts as logged from here."""
-        fresh = _joined(self._pieces[self._logged :])
-        self._logged, self._due = len(self._pieces), None
-        return fresh
+        """What arrived since the last partial that was logged, joined by block."""
+        return _joined(self._pieces[self._logged :])
+
+    def partial_done(self, *, logged: bool) -> None:
+        """All that arrived is logged; or it was tried in vain, and goes into the next partial."""
+        if logged:
+            self._logged, self._due = len(self._pieces), None
+        else:
+            self._due = monotonic() + PARTIAL_EVERY
 
     def content(self) -> tuple[Text | Thinking, ...]:
         """All that was shown, as blocks. Reasoning that broke off has no signature."""

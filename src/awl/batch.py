@@ -5,23 +5,29 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from time import monotonic
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from awl.conversation import Image, ToolResult, ToolUse
 from awl.entries import Entry, ToolCallEntry, ToolResultEntry
 from awl.errors import NotSaved
 from awl.events import AgentEvent, Notice, ToolFinished, ToolOutput, ToolStarted
 from awl.session import Session
-from awl.tools import Tool, ToolContext, ToolOutcome
+from awl.tools import MAX_SHOWN, Tool, ToolContext, ToolOutcome
 
 CANCELLED: Final = "[cancelled by the user before it started]"
 UNSAVED: Final = "[not started: the session could not be saved]"
 
-Permission = Callable[[ToolUse, str], Awaitable[str | None]]
+Permission = Callable[[ToolUse, str], Coroutine[Any, Any, str | None]]
 """Asked before a call that can change something: why it may not run, or None."""
+
+T = TypeVar("T")
+
+
+class _Cancelled(Exception):
+    """The turn was cancelled while something was waited for."""
 
 
 class Batch:
@@ -125,8 +131,13 @@ class Batch:
             return "The input is not a JSON object. The call did not run."
         if reason := self._stopped():
             return reason
-        if tool.mutates and (reason := await self._permission(use, tool.describe(parsed))):
-            return reason
+        if tool.mutates:
+            try:
+                asking = self._permission(use, tool.describe(parsed))
+                if reason := await self._unless_cancelled(asking):
+                    return reason
+            except _Cancelled:
+                return CANCELLED
         if reason := self._stopped():
             return reason
         try:
@@ -154,22 +165,30 @@ class Batch:
             cwd=Path(self._session.cwd), env=self._environment(), progress=progress
         )
         run = self._tools[use.name].run(parse_input(use.input) or {}, context)
-        running = asyncio.create_task(run)
-        cancelled = asyncio.create_task(self._cancelled.wait())
         try:
-            await asyncio.wait((running, cancelled), return_when=asyncio.FIRST_COMPLETED)
-            if not running.done():
-                running.cancel()
-            return await running
-        except asyncio.CancelledError:
-            if not self._cancelled.is_set():
-                raise
-            return _failed("".join([*so_far, "\n[cancelled by the user]"]).lstrip("\n"))
+            return await self._unless_cancelled(run)
+        except _Cancelled:
+            return _cut_short("".join(so_far))
         except Exception as error:  # a tool that fails is a result, not the end of the session
             return _failed(f"The tool failed: {type(error).__name__}: {error}")
+
+    async def _unless_cancelled(self, work: Coroutine[Any, Any, T]) -> T:
+        """What `work` comes to. It is cancelled with the turn; `_Cancelled` says so."""
+        task = asyncio.create_task(work)
+        cancelled = asyncio.create_task(self._cancelled.wait())
+        try:
+            await asyncio.wait((task, cancelled), return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                task.cancel()
+            return await task
+        except asyncio.CancelledError:
+            current = asyncio.current_task()
+            if current is not None and current.cancelling():
+                raise  # not the turn alone: whoever runs it goes away
+            raise _Cancelled from None
         finally:
             cancelled.cancel()
-            running.cancel()
+            task.cancel()
 
     async def _result(
         self,
@@ -204,6 +223,8 @@ class Batch:
         return self._tools[use.name].describe(parse_input(use.input) or {})
 
     def _environment(self) -> dict[str, str]:
+        if not self._session.kept:
+            return {}
         return {
             "AWL_SESSION_ID": self._session.id,
             "AWL_SESSION_FILE": str(self._session.path),
@@ -219,6 +240,17 @@ def parse_input(text: str) -> Mapping[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
+
+
+def _cut_short(output: str) -> ToolOutcome:
+    """The result of a tool that the user stopped: what it had said, as much as a model is shown."""
+    shown, whole = output, None
+    if len(output) > MAX_SHOWN:
+        half, left_out = MAX_SHOWN // 2, len(output) - 2 * (MAX_SHOWN // 2)
+        shown = f"{output[:half]}\n[{left_out} characters left out here]\n{output[-half:]}"
+        whole = output.encode(errors="replace")
+    said = "".join((shown, "" if shown.endswith("\n") or not shown else "\n"))
+    return ToolOutcome(content=f"{said}[cancelled by the user]", is_error=True, output=whole)
 
 
 def _failed(content: str) -> ToolOutcome:
