@@ -17,6 +17,8 @@ from typing import Any
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
+from refusals import item_id, reasoning_item, seal, sign
 
 from awl.conversation import (
     ContentBlock,
@@ -139,16 +141,16 @@ class Story:
 
     def _answer(self, n: int, text: str) -> None:
         stop = ("stop", "stop", "length", "aborted", "error")[n // 20 % 5]
-        self._said(_answers(text)[n % 9], stop)
+        self._said(_answers(text, self.session.state.active_model)[n % 9], stop)
 
     def _tools(self, n: int, text: str) -> None:
         """A batch of calls of which any part of what follows is logged."""
         count, n = 1 + n % 3, n // 3
         style, n = n % 5, n // 5
         uses = [self._use(style + at, text) for at in range(count)]
-        thinking: list[ContentBlock] = [Thinking(thinking="hm", signature="s1")] if n % 2 else []
         stop = ("toolUse", "toolUse", "toolUse", "aborted")[n // 2 % 4]
-        self._said((*thinking, *uses), stop)
+        active = self.session.state.active_model
+        self._said((*_thoughts(active), *_bound(uses, active)) if n % 2 else uses, stop)
         calls: list[Entry] = [ToolCallEntry(tool_use_id=use.id, name=use.name) for use in uses]
         results: list[Entry] = [_result_entry(use, text) for use in uses]
         answers = tuple(ToolResult(tool_use_id=use.id, content=text) for use in uses)
@@ -324,18 +326,45 @@ def _result_entry(use: ToolUse, text: str) -> ToolResultEntry:
     )
 
 
-def _answers(text: str) -> tuple[tuple[ContentBlock, ...], ...]:
-    signed = Thinking(thinking="hm", signature="s1")
+def _thoughts(model: ModelRef) -> tuple[ContentBlock, ...]:
+    """Reasoning as this model's provider gives it, bound to it as firmly as it can be."""
+    if model.provider == "openai":
+        item = reasoning_item("hm")
+        sealed = item.pop("encrypted_content")
+        return (Thinking(thinking="hm", signature=sealed, provider_data=item),)
+    if model.provider == "anthropic":
+        return (Thinking(thinking="hm", signature=sign("hm")), RedactedThinking(data=seal("r")))
+    return (Thinking(thinking="hm"),)
+
+
+def _bound(blocks: Sequence[Text | ToolUse], model: ModelRef) -> tuple[ContentBlock, ...]:
+    """The blocks that follow `_thoughts`."""
+    if model.provider != "openai":
+        return tuple(blocks)
+    reasoning = reasoning_item("hm")["id"]
+    return tuple(
+        replace(
+            block,
+            provider_data={
+                "id": item_id("msg" if isinstance(block, Text) else "fc", number, reasoning)
+            },
+        )
+        for number, block in enumerate(blocks)
+    )
+
+
+def _answers(text: str, model: ModelRef) -> tuple[tuple[ContentBlock, ...], ...]:
+    thoughts = _thoughts(model)
     return (
         (Text(text=text),),
-        (signed, Text(text="so")),
+        (*thoughts, *_bound([Text(text="so")], model)),
         (Thinking(thinking="unsigned"), Text(text=text)),
-        (RedactedThinking(data="r1"), Text(text="so", provider_data={"id": "msg_1"})),
-        (signed,),
+        (*thoughts[-1:], *_bound([Text(text="so")], model)),
+        thoughts,
         (),
         (Opaque(kind="chart", raw="{}"), Text(text=text)),
         (Text(text=" "),),
-        (Thinking(thinking="", provider_data={"id": "rs_1"}), Text(text="so")),
+        (*thoughts, *_bound([Text(text="so"), Text(text="\t")], model)),
     )
 
 

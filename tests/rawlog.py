@@ -36,8 +36,8 @@ def text(words: str) -> JSON:
     return {"type": "text", "text": words}
 
 
-def use(name: str, given: str = "{}", **more: Any) -> JSON:
-    return {"type": "toolUse", "id": name, "name": "bash", "input": given, **more}
+def use(call: str, given: str = "{}", **more: Any) -> JSON:
+    return {"type": "toolUse", "id": call, "name": "bash", "input": given, **more}
 
 
 def result(name: str, content: str = "done", **more: Any) -> JSON:

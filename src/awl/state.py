@@ -69,7 +69,7 @@ CUT_SHORT = frozenset({"aborted", "error"})
 CallStatus = Literal["finished", "unknown", "not_started"]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Call:
     """A tool call on the path, and what the log knows of it.
 
@@ -504,18 +504,17 @@ class State:
         path.partials = []
 
     def _answered(self, path: _Path, result: ToolResult, seq: int) -> None:
-        for index in range(len(path.open_calls) - 1, -1, -1):
-            if path.open_calls[index].use.id == result.tool_use_id:
-                call = path.open_calls.pop(index)
-                call.result, call.answered_seq = result, seq
-                return
+        call = _nearest(path.open_calls, result.tool_use_id)
+        if call is not None:
+            path.open_calls.remove(call)
+            call.result, call.answered_seq = result, seq
 
     def _recorded(self, path: _Path, entry: Entry, seq: int) -> None:
         assert isinstance(entry, ToolResultEntry)
-        for call in reversed(path.open_calls):
-            if call.use.id == entry.tool_use_id and call.recorded is None:
-                call.recorded, call.answered_seq = entry, seq
-                return
+        waiting = [call for call in path.open_calls if call.recorded is None]
+        call = _nearest(waiting, entry.tool_use_id)
+        if call is not None:
+            call.recorded, call.answered_seq = entry, seq
 
     def _partial_item(self, path: _Path) -> Item:
         joined: dict[int, list[PartialBlock]] = {}
@@ -738,6 +737,12 @@ def _gap_text(damage: Damage) -> str:
         f"[awl: line {damage.line} of the log ({damage.end - damage.start} bytes) is damaged;"
         " what it said is missing here]"
     )
+
+
+def _nearest(calls: list[Call], tool_use_id: str) -> Call | None:
+    """The call that a result belongs to: of the last message with one of that id, the first."""
+    fitting = [call for call in calls if call.use.id == tool_use_id]
+    return next((call for call in fitting if call.position == fitting[-1].position), None)
 
 
 def _logged(entry: Entry | Outer) -> LoggedMessage | OuterMessage:
