@@ -34,25 +34,14 @@ class Blobs:
             OSError: they could not be written; nothing of them is left under their name.
         """
         name = hashlib.sha256(data).hexdigest()
-        path = self.directory / name
-        made = make_directories(self.directory)
-        if not path.exists():
-            temporary = self.directory / f".{name}.{secrets.token_hex(4)}"
-            fd = create_private(temporary)
-            try:
-                write_all(fd, data)
-                os.fsync(fd)
-                temporary.replace(path)
-            except BaseException:
-                with contextlib.suppress(OSError):
-                    temporary.unlink()
-                raise
-            finally:
-                os.close(fd)
-        # Also when the name was there: another process may have died before it synced it.
-        for directory in (self.directory, *made):
-            sync_directory(directory)
-        return BlobRef(blob=name, size=len(data))
+        ref = BlobRef(blob=name, size=len(data))
+        make_directories(self.directory)
+        if not self._is_sound(ref):
+            self._write(name, data)
+        # Also when the names were there: another process may have died before it synced them.
+        sync_directory(self.directory)
+        sync_directory(self.directory.parent)
+        return ref
 
     def get(self, ref: BlobRef) -> bytes:
         """The bytes of a blob.
@@ -69,6 +58,27 @@ class Blobs:
         if hashlib.sha256(data).hexdigest() != ref.blob:
             raise BlobDamaged(f"blob {ref.blob[:12]} is not what was stored")
         return data
+
+    def _is_sound(self, ref: BlobRef) -> bool:
+        try:
+            self.get(ref)
+        except BlobDamaged:
+            return False
+        return True
+
+    def _write(self, name: str, data: bytes) -> None:
+        temporary = self.directory / f".{name}.{secrets.token_hex(4)}"
+        fd = create_private(temporary)
+        try:
+            write_all(fd, data)
+            os.fsync(fd)
+            temporary.replace(self.directory / name)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+            raise
+        finally:
+            os.close(fd)
 
 
 class MemoryBlobs(Blobs):

@@ -12,7 +12,6 @@ import os
 import socket
 import sys
 import time
-import weakref
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -21,6 +20,7 @@ import msgspec
 
 from awl.errors import LogChanged, NotASession, SessionBusy, SessionClosed
 from awl.log.line import is_object
+from awl.log.names import now
 from awl.log.scan import BLOCK, BOM
 
 if sys.platform == "win32":
@@ -34,9 +34,11 @@ LOCK_PATIENCE: Final = 0.25
 # On Windows locked bytes cannot be read by others: the lock lies far past the end of any log.
 _WINDOWS_LOCK_AT: Final = 1 << 62
 
+_LONGEST_READ: Final = 1 << 30  # Linux reads no more than 2 GiB at once
+
 _CLOEXEC: Final = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
-_open_files: weakref.WeakSet[LogFile] = weakref.WeakSet()
+_open_files: set[LogFile] = set()
 
 
 class Recovery(msgspec.Struct, frozen=True):
@@ -71,7 +73,7 @@ class LogFile:
         self.end = 0
         self.recovery = Recovery()
         self._pid = os.getpid()
-        self._suspect = False
+        self._failed = b""  # what an append could not make durable and may have left behind
         self._owner = owner_path(path)
         _open_files.add(self)
 
@@ -82,15 +84,17 @@ class LogFile:
         Raises:
             OSError: it could not be made; nothing of it is left.
         """
-        made = make_directories(path.parent)
+        make_directories(path.parent)
         fd = create_private(path, os.O_RDWR | os.O_APPEND)
         log = cls(path, fd)
         try:
             _lock(fd)
             write_all(fd, first)
             os.fsync(fd)
-            for directory in (path.parent, *made):
-                sync_directory(directory)
+            sync_directory(path.parent)
+            # Another process may have made this folder and not have got to its sync yet.
+            with contextlib.suppress(PermissionError):
+                sync_directory(path.parent.parent)
         except BaseException:
             with contextlib.suppress(OSError):
                 path.unlink()
@@ -126,13 +130,14 @@ class LogFile:
             LogChanged: the file does not end where this writer left it. Nothing was written.
             OSError: it could not be written; the file was cut back to where it ended.
         """
+        assert lines.endswith(b"\n")
         self._check()
         start = self.end
         try:
             write_all(self.fd, lines)
             sync(self.fd)
         except BaseException:
-            self._suspect = True
+            self._failed = lines
             with contextlib.suppress(OSError):
                 self._cut_back()
             raise
@@ -151,11 +156,11 @@ class LogFile:
         return self.fd < 0
 
     def _check(self) -> None:
-        if self.fd < 0:
-            raise SessionClosed(f"{self.path} is closed")
         if os.getpid() != self._pid:
             raise SessionClosed(f"{self.path} belongs to process {self._pid}: a fork cannot write")
-        if self._suspect:
+        if self.fd < 0:
+            raise SessionClosed(f"{self.path} is closed")
+        if self._failed:
             # A sync failed: what the file holds now is known only by reading it.
             self._cut_back()
         found = os.fstat(self.fd)
@@ -167,12 +172,15 @@ class LogFile:
     def _cut_back(self) -> None:
         """After a failed append: the file ends again in the last acknowledged line."""
         size = os.fstat(self.fd).st_size
-        if size > self.end:
+        left = os.pread(self.fd, len(self._failed) + 1, self.end)
+        if not self._failed.startswith(left):  # another program's bytes are not ours to cut
+            raise LogChanged(self.path, self.end, size)
+        if left:
             os.ftruncate(self.fd, self.end)
             sync(self.fd)
-        if self.end and last_object(self.fd) != (self.end, True):
+        if last_object(self.fd) != (self.end, True):
             raise LogChanged(self.path, self.end, size)
-        self._suspect = False
+        self._failed = b""
 
     def recover(self) -> None:
         """Find the last complete object, and keep aside what stands behind it."""
@@ -192,6 +200,7 @@ class LogFile:
         if torn or not has_newline:
             os.fsync(self.fd)
         self.end = end + (not has_newline)
+        self._failed = b""
         self.recovery = Recovery(
             torn=torn,
             torn_bytes=size - end if torn else 0,
@@ -226,9 +235,8 @@ class LogFile:
 
     def _name_owner(self) -> None:
         """Leave the hint for messages. That it cannot be written hinders nothing."""
-        since = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        hint = {"pid": self._pid, "host": socket.gethostname(), "since": since}
         with contextlib.suppress(OSError):
+            hint = {"pid": self._pid, "host": socket.gethostname(), "since": now()}
             self._owner.unlink(missing_ok=True)
             out = create_private(self._owner)
             try:
@@ -260,7 +268,7 @@ def read_owner(log: Path) -> Owner:
     """Who says that they hold a log; all None when nobody does."""
     try:
         return msgspec.json.decode(owner_path(log).read_bytes()[:4096], type=Owner)
-    except (OSError, msgspec.MsgspecError, ValueError):
+    except (OSError, msgspec.MsgspecError, ValueError, RecursionError):
         return Owner()
 
 
@@ -277,19 +285,19 @@ def last_object(fd: int) -> tuple[int, bool]:
     The byte returned is the one after the newline, or after the object's own line where there is
     none; 0 when no line is an object. The file is read from its end.
     """
-    size = os.fstat(fd).st_size
-    end = size  # end of the line being looked at, its newline excluded
-    tail = b""  # bytes from `at` to `end`
-    at = size
+    end = at = os.fstat(fd).st_size  # end of the line being looked at, its newline excluded
+    tail = b""  # bytes from `at` to `end`, and some behind it
     terminated = False
     while True:
-        cut = tail.rfind(b"\n")
+        cut = tail.rfind(b"\n", 0, end - at)
         if cut < 0 and at > 0:
-            step = min(max(BLOCK, len(tail)), at)  # doubling: a long tail is copied twice at most
+            tail = tail[: end - at]
+            # Doubling: a long line is copied twice at most.
+            step = min(max(BLOCK, len(tail)), at, _LONGEST_READ)
             tail = os.pread(fd, step, at - step) + tail
             at -= step
             continue
-        line = tail[cut + 1 :]
+        line = tail[cut + 1 : end - at]
         start = at + cut + 1
         if start == 0 and line.startswith(BOM):
             line = line[len(BOM) :]
@@ -297,7 +305,7 @@ def last_object(fd: int) -> tuple[int, bool]:
             return (end + 1, True) if terminated else (end, False)
         if cut < 0:
             return 0, False
-        tail, end, terminated = tail[:cut], at + cut, True
+        end, terminated = at + cut, True
 
 
 def create_private(path: Path, flags: int = os.O_WRONLY) -> int:
@@ -308,7 +316,13 @@ def create_private(path: Path, flags: int = os.O_WRONLY) -> int:
     """
     fd = os.open(path, flags | os.O_CREAT | os.O_EXCL | _CLOEXEC, 0o600)
     if hasattr(os, "fchmod"):
-        os.fchmod(fd, 0o600)
+        try:
+            os.fchmod(fd, 0o600)
+        except BaseException:
+            os.close(fd)
+            with contextlib.suppress(OSError):
+                path.unlink()  # else the name would be taken for ever
+            raise
     return fd
 
 
@@ -336,13 +350,19 @@ def sync_directory(directory: Path) -> None:
     fd = os.open(directory, os.O_RDONLY | _CLOEXEC)
     try:
         os.fsync(fd)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # a file system that knows no sync of directories
+            raise
     finally:
         os.close(fd)
 
 
-def make_directories(directory: Path) -> list[Path]:
-    """Create a directory and its parents, 0700. Returns the directories that got a new name in
-    them, which a caller that needs durability must sync."""
+def make_directories(directory: Path) -> None:
+    """Create a directory and its missing parents, 0700, each durable on return.
+
+    Raises:
+        OSError: one could not be made or synced. What was made and not synced is gone again.
+    """
     missing: list[Path] = []
     while not directory.is_dir():
         missing.append(directory)
@@ -351,8 +371,13 @@ def make_directories(directory: Path) -> list[Path]:
         directory = directory.parent
     for path in reversed(missing):
         path.mkdir(mode=0o700, exist_ok=True)
-        path.chmod(0o700)
-    return [path.parent for path in missing]
+        try:
+            path.chmod(0o700)
+            sync_directory(path.parent)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                path.rmdir()  # else the next attempt would take it for durable
+            raise
 
 
 def is_locked(path: Path) -> bool:
@@ -373,7 +398,8 @@ def is_locked(path: Path) -> bool:
 
 
 def _lost_lines(torn: Path) -> int:
-    return sum(1 for line in torn.read_bytes().split(b"\n")[:-1] if line.strip())
+    with torn.open("rb") as lines:
+        return sum(1 for line in lines if line.endswith(b"\n") and line.strip())
 
 
 def _open_locked(path: Path) -> int:

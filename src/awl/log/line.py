@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+import re
+import threading
+from collections.abc import Mapping
+from operator import attrgetter
 from typing import Any, Final, TypeVar, cast, get_args
 
 import msgspec
@@ -13,16 +16,12 @@ from awl.conversation import (
     ContentBlock,
     Image,
     Opaque,
-    RedactedThinking,
     Role,
-    Text,
-    Thinking,
-    ToolResult,
-    ToolUse,
 )
 from awl.entries import (
     UNSTAMPED,
     Entry,
+    ForkedFrom,
     Header,
     KnownEntry,
     LoggedMessage,
@@ -69,12 +68,12 @@ BULKY: Final = frozenset({"message", "toolResult", "partial"})
 _encoder: Final = msgspec.json.Encoder()
 _known: Final = msgspec.json.Decoder(Header | KnownEntry)
 _outer: Final = msgspec.json.Decoder(Outer)
+_id: Final = attrgetter("id")
 _KNOWN_TYPES: Final[Mapping[str, type[msgspec.Struct]]] = {
     str(cls.__struct_config__.tag): cls for cls in (Header, *get_args(KnownEntry))
 }
 _BLOCK_TYPES: Final[Mapping[str, type[msgspec.Struct]]] = {
-    str(cls.__struct_config__.tag): cls
-    for cls in (Text, Thinking, RedactedThinking, ToolUse, ToolResult, Image)
+    str(cls.__struct_config__.tag): cls for cls in get_args(ContentBlock)
 }
 # Line separators for JavaScript and for str.splitlines, though not for JSON.
 _SEPARATORS: Final = (
@@ -82,6 +81,13 @@ _SEPARATORS: Final = (
     (b"\xe2\x80\xa9", b"\\u2029"),
     (b"\xc2\x85", b"\\u0085"),
 )
+# One escape at a time, so that backslashes and surrogates pair up as a JSON parser pairs them.
+_ESCAPE: Final = re.compile(
+    r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+    r"|(?P<lone>u[dD][89a-fA-F][0-9a-fA-F]{2})|.)"
+)
+_MOST_DIGITS: Final = 4000  # Python refuses to turn longer ones into an int
+_STAMPS: Final = frozenset({"type", "id", "parentId", "timestamp", "seq", "turnId"})
 
 
 def encode(entry: Header | Entry) -> bytes:
@@ -91,11 +97,15 @@ def encode(entry: Header | Entry) -> bytes:
 
 def encode_held(entry: EntryT) -> tuple[bytes, EntryT]:
     """The line of an entry, and the entry as that line holds it."""
+    plain = _stamped_raw(entry) if isinstance(entry, UnknownEntry) else entry
     try:
-        data = _encoder.encode(entry)
+        data = _encoder.encode(plain)
+        differs = isinstance(plain, dict) or b'"providerData":' in data
     except UnicodeEncodeError:
-        entry = msgspec.convert(_replace_surrogates(msgspec.to_builtins(entry)), type(entry))
-        data = _encoder.encode(entry)
+        data = _encoder.encode(_loads(json.dumps(msgspec.to_builtins(plain))))
+        differs = True
+    if differs:  # a surrogate is gone, or a NaN, or a tuple has become a list
+        entry = _read_back(entry, data)
     if not data.isascii():
         for raw, escaped in _SEPARATORS:
             data = data.replace(raw, escaped)
@@ -112,9 +122,15 @@ def decode(line: bytes) -> Header | Entry:
         BadLine: the line is not one JSON object, or has no type and no id.
     """
     try:
-        return _known.decode(line)
-    except Exception:  # whatever the decoder says, the tolerant one has the last word
+        entry = _known.decode(line)
+        if entry.id:
+            return entry
+    except Exception:  # noqa: S110  whatever this decoder says, the tolerant one has the last word
+        pass
+    try:
         return _lenient(_object(line))
+    except RecursionError:
+        return _on_a_fresh_stack(line)
 
 
 def decode_outer(line: bytes) -> Header | Entry | Outer:
@@ -145,7 +161,7 @@ def decode_buffer(buffer: bytes, *, outer: bool) -> list[Header | Entry | Outer]
     try:
         if not outer:
             known: list[Header | Entry | Outer] = list(_known.decode_lines(buffer))
-            return known if len(known) == lines else None
+            return known if len(known) == lines and all(map(_id, known)) else None
         buffer.decode()
         outers = _outer.decode_lines(buffer)
     except Exception:
@@ -167,7 +183,7 @@ def is_object(line: bytes) -> bool:
     except BadLine:
         try:
             _object(line)
-        except BadLine:
+        except (BadLine, RecursionError):
             return False
     return True
 
@@ -178,12 +194,75 @@ def _whole(outer: Outer) -> bool:
 
 def _object(line: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(line.decode())
-    except Exception as error:  # RecursionError included: a line may be hostile
+        found = _loads(line.decode())
+    except ValueError as error:
         raise BadLine(_reason(line, error)) from None
     if not isinstance(found, dict):
         raise BadLine("not a JSON object")
     return found
+
+
+def _loads(text: str) -> Any:
+    """What a JSON text says; lone surrogates become U+FFFD."""
+    text = _ESCAPE.sub(lambda escape: "\\ufffd" if escape["lone"] else escape[0], text)
+    return json.loads(text, parse_int=_integer)
+
+
+def _integer(digits: str) -> int | float:
+    return int(digits) if len(digits) <= _MOST_DIGITS else float(digits)
+
+
+def _stamped_raw(entry: UnknownEntry) -> dict[str, Any]:
+    """The object of an entry of another program's type: its own fields, and awl's stamps."""
+    stamps = msgspec.to_builtins(msgspec.structs.replace(entry, raw={}))
+    own = {key: value for key, value in entry.raw.items() if key not in _STAMPS}
+    del stamps["kind"], stamps["raw"]
+    return {**stamps, "type": entry.kind, **own}
+
+
+def _read_back(entry: EntryT, data: bytes) -> EntryT:
+    if isinstance(entry, UnknownEntry):
+        return msgspec.structs.replace(entry, raw=msgspec.json.decode(data))
+    return msgspec.json.decode(data, type=type(entry))
+
+
+def _on_a_fresh_stack(line: bytes) -> Header | Entry:
+    """The entry of a line that is nested very deeply.
+
+    How deep a decoder gets depends on how deep its caller stands. On a stack of its own every
+    reading of a line ends alike, and gets at least as far as the one that left the body on disk.
+    """
+    found: list[Header | Entry | Exception] = []
+
+    def read() -> None:
+        try:
+            try:
+                found.append(_lenient(_object(line)))
+            except RecursionError:
+                found.append(_without_body(line))
+        except Exception as error:
+            found.append(error)
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    thread.join()
+    if isinstance(found[0], Exception):
+        raise found[0]
+    return found[0]
+
+
+def _without_body(line: bytes) -> Entry:
+    """A bulky entry whose body is nested too deeply for any decoder: as much as `Outer` tells."""
+    try:
+        outer = _outer.decode(line)
+    except Exception:
+        raise BadLine("nested too deeply") from None
+    if outer.type not in BULKY or not _whole(outer):
+        raise BadLine("nested too deeply")
+    found = msgspec.to_builtins(outer)
+    if outer.message is not None:
+        found["message"]["content"] = [{"type": "nested too deeply"}]
+    return cast(Entry, _lenient(found))
 
 
 def _reason(line: bytes, error: Exception) -> str:
@@ -191,26 +270,25 @@ def _reason(line: bytes, error: Exception) -> str:
         return "zero bytes"
     if isinstance(error, UnicodeDecodeError):
         return "not UTF-8"
-    if isinstance(error, RecursionError):
-        return "nested too deeply"
     return "not a complete JSON object"
 
 
 def _lenient(found: dict[str, Any]) -> Header | Entry:
     """An entry from an object that the typed decoder refused."""
-    found = _replace_surrogates(found)
     kind = found.get("type")
-    if kind == "session":
-        return _or_bad(_header, found)
+    # Only null says "the first entry": what cannot be read must hide nothing before it.
+    parent = None if found.get("parentId", UNSTAMPED) is None else UNSTAMPED
     base = {
         "id": _take(found, "id", str, ""),
-        "parentId": _take(found, "parentId", str, None if "parentId" in found else UNSTAMPED),
+        "parentId": _take(found, "parentId", str, parent),
         "timestamp": _take(found, "timestamp", str, ""),
-        "seq": max(0, _take(found, "seq", int, 0)),
+        "seq": _take(found, "seq", int, 0),
         "turnId": _take(found, "turnId", int, None),
     }
     if not isinstance(kind, str) or not base["id"]:
-        raise BadLine("an object without a type and an id: not an entry")
+        raise BadLine("an object without a type or an id: not an entry")
+    if kind == "session":
+        return _header(found)
     try:
         if kind == "message":
             return _message(found, base)
@@ -236,15 +314,17 @@ _NEUTRAL: Final[Mapping[str, dict[str, Any]]] = {
 
 
 def _header(found: dict[str, Any]) -> Header:
-    filled = {"version": 1, "timestamp": "", "cwd": "", "provider": "", "model": ""}
-    return msgspec.convert({**filled, **_without_null(found)}, Header)
-
-
-def _or_bad(make: Callable[[dict[str, Any]], T], found: dict[str, Any]) -> T:
-    try:
-        return make(found)
-    except (msgspec.ValidationError, TypeError) as error:
-        raise BadLine(f"not a session header: {error}") from None
+    return Header(
+        version=_take(found, "version", int, 1),
+        id=found["id"],
+        timestamp=_take(found, "timestamp", str, ""),
+        cwd=_take(found, "cwd", str, ""),
+        provider=_take(found, "provider", str, ""),
+        model=_take(found, "model", str, ""),
+        forked_from=_convert(found.get("forkedFrom"), ForkedFrom),
+        endpoint=_take(found, "endpoint", str, None),
+        cwd_bytes=_take(found, "cwdBytes", str, None),
+    )
 
 
 # The three bulky types are total: where `Outer` reads a line, these give an entry of its type, so
@@ -323,18 +403,3 @@ def _take(found: dict[str, Any], key: str, kind: type, default: Any) -> Any:
 
 def _without_null(found: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in found.items() if value is not None}
-
-
-def _replace_surrogates(value: Any) -> Any:
-    """The same value with lone surrogates in its strings replaced by U+FFFD."""
-    if isinstance(value, str):
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        return value
-    if isinstance(value, dict):
-        return {_replace_surrogates(key): _replace_surrogates(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_replace_surrogates(item) for item in value]
-    return value

@@ -15,7 +15,8 @@ from typing import Final
 import msgspec
 
 _NAME: Final = re.compile(
-    r"(\d{4}-\d\d-\d\d)T(\d\d)-(\d\d)-(\d\d)-(\d{3})Z_([0-9A-Za-z][0-9A-Za-z._-]{0,99})\.jsonl"
+    r"(\d{4}-\d\d-\d\d)T(\d\d)-(\d\d)-(\d\d)-(\d{3})Z_([0-9A-Za-z][0-9A-Za-z._-]{0,99})\.jsonl",
+    re.ASCII,
 )
 _LONGEST_FOLDER: Final = 200  # bytes; file systems allow 255
 

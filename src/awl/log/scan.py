@@ -37,7 +37,10 @@ class Damage(msgspec.Struct, frozen=True):
 
 
 class Line(msgspec.Struct, frozen=True, gc=False):
-    """A readable line: what it holds, its number and its bytes [start, end), newline excluded."""
+    """A readable line: what it holds, its number and its bytes [start, end).
+
+    Neither a byte order mark before it nor its newline is among them.
+    """
 
     entry: Header | Entry | Outer
     line: int
@@ -89,14 +92,13 @@ def _one(
     if not text.strip():
         return
     end = start + len(text)
-    if start == 0 and text.startswith(BOM):
-        text = text[len(BOM) :]
+    skipped = len(BOM) if start == 0 and text.startswith(BOM) else 0
     try:
-        entry = decode_outer(text) if outer else decode(text)
+        entry = decode_outer(text[skipped:]) if outer else decode(text[skipped:])
     except BadLine as bad:
         yield Damage(line, start, end, str(bad), acknowledged)
         return
-    yield Line(entry, line, start, end)
+    yield Line(entry, line, start + skipped, end)
 
 
 def _tail(tail: bytes, start: int, line: int, outer: bool) -> Iterator[Line | Damage]:
