@@ -131,6 +131,7 @@ def test_names_and_arguments_are_completed() -> None:
     access = Access()
     assert [word for word, _ in completions("/h", access)] == ["/help", "/history"]
     assert [word for word, _ in completions("/model lo", access)] == ["local/smollm2"]
+    assert [word for word, _ in completions("/model sonnet", access)] == [str(CLAUDE)]
     assert completions("/history a", access) == [("all", "")]
     for line in ("", "hello", "//h", "/nothing x", "/quit x"):
         assert completions(line, access) == []

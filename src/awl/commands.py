@@ -44,6 +44,7 @@ class HistoryItem(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     kind: Literal["user", "assistant", "system", "divider"]
+    seq: int = 0
     text: str = ""
     name: str = ""
     detail: str = ""
@@ -147,7 +148,10 @@ async def run(line: str, agent: AgentAccess) -> Reply:
 
 
 def completions(line: str, agent: AgentAccess) -> list[tuple[str, str]]:
-    """What the last word of a command's line can become: (word, what it means)."""
+    """What the last word of a command's line can become: (word, what it means).
+
+    An argument matches wherever it occurs: models are known by the middle of their names.
+    """
     if not is_command(line):
         return []
     name, space, argument = line.removeprefix("/").partition(" ")
@@ -156,7 +160,7 @@ def completions(line: str, agent: AgentAccess) -> list[tuple[str, str]]:
     command = _BY_NAME.get(name.lower())
     if command is None or command.choices is None:
         return []
-    return [(choice, "") for choice in command.choices(agent) if choice.startswith(argument)]
+    return [(choice, "") for choice in command.choices(agent) if argument in choice]
 
 
 async def _help(agent: AgentAccess, argument: str) -> Reply:

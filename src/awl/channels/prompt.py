@@ -259,6 +259,7 @@ def quiet_keys() -> Iterator[None]:
     mode = [*before]
     mode[0] &= ~termios.ICRNL  # Enter stays Enter for the next prompt, and is no Ctrl-J
     mode[3] &= ~(termios.ECHO | termios.ICANON)
+    mode[3] |= termios.NOFLSH  # Ctrl-C drops neither what was typed nor what is being shown
     mode[6] = [*before[6]]
     mode[6][termios.VMIN], mode[6][termios.VTIME] = 1, 0
     termios.tcsetattr(source, termios.TCSANOW, mode)

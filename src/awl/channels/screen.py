@@ -146,7 +146,7 @@ class Screen:
     def _status(self, now: float) -> Text:
         room = self._console.width - 1
         frame = _FRAMES[int(now / TICK) % len(_FRAMES)]
-        line = f"{frame} {self._doing} {now - self._since:.0f}s"
+        line = f"{frame} {self._doing} {int(now - self._since)}s"
         if self._tail.strip() and room - len(line) > 20:
             line += f" · {self._tail.strip().rpartition(chr(10))[2]}"
         if self._unsaved is None:

@@ -278,9 +278,9 @@ class Terminal:
 
     def _go(self, number: int) -> None:
         """SIGTERM, SIGHUP: end the turn and leave; at the second, without waiting for it."""
+        again, self._signal = bool(self._signal), number
         if number == signal.SIGHUP:
             self._hung_up()
-        again, self._signal = bool(self._signal), number
         if self._question is not None:
             self._question.leave()
         if self._turn is not None:
