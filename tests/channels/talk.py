@@ -52,6 +52,8 @@ class Player:
         return [self.model, ModelRef("test", "other")]
 
     async def switch_model(self, name: str) -> ModelRef:
+        if name == "slow":
+            await asyncio.sleep(3600)
         for model in self.models():
             if name in (model.model, str(model)):
                 self.model = model

@@ -252,6 +252,16 @@ def test_history_and_quit(person: Person) -> None:
     assert person.leaves() == 0
 
 
+def test_ctrl_c_gives_a_slow_command_up(person: Person) -> None:
+    person.types("/model slow" + ENTER)
+    person.sees("working")
+    person.types(CTRL_C)
+    person.sees("Stopped.")
+    person.is_asked()
+    person.types("hello" + ENTER)
+    person.sees("You said 5 letters.")
+
+
 # -- turns -----------------------------------------------------------------------------------------
 
 

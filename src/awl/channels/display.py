@@ -62,17 +62,14 @@ def excerpt(text: str, *, width: int, lines: int, style: str) -> Text:
 
 def call_details(call: ToolUse, summary: str, *, width: int) -> list[str]:
     """What a call would do and its one line does not show, in full, on rows of this width."""
-    shown = (
-        summary
-        if cell_len(tool_line(call.name, safe(summary), width=10_000).plain) <= width
-        else ""
-    )
+    shown = f"{tool_line(call.name, summary, width=width).plain} "
     room = max(width - len(_INSET), 8)
     rows: list[str] = []
     for name, value in _fields(call.input):
-        if value and value in shown:
+        if value.strip() and f" {value} " in shown:
+            shown = shown.replace(value, "…", 1)  # another field with the same value is shown
             continue
-        lines = safe(f"{name}: {value}" if "\n" not in value else f"{name}:\n{value}").split("\n")
+        lines = safe(f"{name}:\n{value}" if "\n" in value else f"{name}: {value}").split("\n")
         rows += (row for line in lines for row in chop_cells(line.expandtabs(4), room) or [""])
     return rows
 

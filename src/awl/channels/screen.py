@@ -74,11 +74,16 @@ class Screen:
         self._paused = False
         self._stopping = False
 
-    def begin(self) -> None:
-        """A turn begins."""
+    def begin(self, what: str = "waiting") -> None:
+        """Something begins that may take a while."""
         self._last, self._stopping = "none", False
         self._news = self._clock()
-        self._do("waiting")
+        self._do(what)
+
+    def end(self) -> None:
+        """It is over: there is nothing to wait for."""
+        self._do("")
+        self._erase()
 
     def show(self, event: AgentEvent) -> None:
         """Print what the event has for a person."""
@@ -177,7 +182,7 @@ class Screen:
             self._warn(event)
         elif isinstance(event, Saved):
             self._unsaved = None
-            self._print("note", words(f"✓ Saved: {event.count} waited.", "green"))
+            self._print("note", words("✓ Saved: nothing waits any more.", "green"))
         elif isinstance(event, TurnEnded):
             self._ended(event)
 

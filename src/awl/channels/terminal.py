@@ -20,7 +20,7 @@ from awl.channels import prompt
 from awl.channels.display import banner, call_details, inset, make_console, show_reply, words
 from awl.channels.prompt import InputLine, Question, quiet_keys
 from awl.channels.screen import TICK, Screen
-from awl.commands import AgentAccess, BannerInfo, as_prompt, is_command, run
+from awl.commands import AgentAccess, BannerInfo, Reply, as_prompt, is_command, run
 from awl.conversation import ModelRef, ToolUse
 from awl.entries import Usage
 from awl.errors import AwlError
@@ -29,6 +29,8 @@ from awl.printing import one_line
 
 _DETAIL_ROWS: Final = 12
 """Rows of a call that are shown with the question whether it may run."""
+
+_HANGUP: Final = getattr(signal, "SIGHUP", signal.SIGTERM)  # Windows has none
 
 _GREETING: Final = "Enter sends, Alt-Enter adds a line, /help lists the commands, Ctrl-D quits."
 
@@ -69,6 +71,7 @@ class Terminal:
         self._question: Question | None = None
         self._one_question = asyncio.Lock()
         self._turn: asyncio.Task[TurnEnded | None] | None = None
+        self._command: asyncio.Task[Reply] | None = None
         self._interrupts = 0
         self._signal = 0  # that told awl to go
         self._deaf = False  # the terminal is gone: nothing is shown any more
@@ -97,7 +100,7 @@ class Terminal:
                     break
                 if is_command(line):
                     draft = ""
-                    if await self._command(line, app):
+                    if await self._carry_out(line, app):
                         break
                 else:
                     draft = await self._prompt(line, app)
@@ -125,32 +128,51 @@ class Terminal:
         """A path as the person writes it; None if they give none or nobody is left to ask."""
         return None if self._deaf or self._signal else await prompt.ask_path(question)
 
-    async def _command(self, line: str, app: TerminalApp) -> bool:
+    async def _carry_out(self, line: str, app: TerminalApp) -> bool:
         """Carry out a slash command; whether the person leaves with it."""
-        reply = await run(line, app)
-        show_reply(reply, self.console)
+        self._command = asyncio.create_task(run(line, app))
+        try:
+            with self._working("working"):
+                reply = await self._command
+        except asyncio.CancelledError:
+            _raise_if_cancelled()
+            reply = Reply(text="Stopped.", is_error=True)
+        finally:
+            self._command = None
+        with suppress(OSError):
+            show_reply(reply, self.console)
+            self.console.print()
         return reply.quit
 
     async def _prompt(self, line: str, app: TerminalApp) -> str:
         """One turn; what the input line begins with after it."""
         self._interrupts = 0
-        self._screen.begin()
         self._turn = asyncio.create_task(self._follow(as_prompt(line), app))
-        ticker = asyncio.create_task(self._tick())
         try:
-            with quiet_keys():
+            with self._working("waiting"):
                 ended = await self._turn
         except asyncio.CancelledError:
-            if not self._signal:  # not by us
-                raise
+            _raise_if_cancelled()
             return ""
         finally:
-            ticker.cancel()
             self._turn = None
         if ended is None:
             return ""
         self._usage = ended.usage or self._usage
         return line if ended.prompt_refused else ""
+
+    @contextmanager
+    def _working(self, what: str) -> Iterator[None]:
+        """Meanwhile the status line lives, and keys wait for the next prompt."""
+        self._screen.begin(what)
+        ticker = asyncio.create_task(self._tick())
+        try:
+            with quiet_keys():
+                yield
+        finally:
+            ticker.cancel()
+            with suppress(OSError):
+                self._screen.end()
 
     async def _follow(self, text: str, app: TerminalApp) -> TurnEnded | None:
         ended = None
@@ -251,7 +273,7 @@ class Terminal:
             with suppress(NotImplementedError, RuntimeError):  # Windows, or not the main thread
                 loop.add_signal_handler(signal.SIGINT, self._interrupt)
                 handled.append(signal.SIGINT)
-                for number in (signal.SIGTERM, signal.SIGHUP):
+                for number in (signal.SIGTERM, _HANGUP):
                     loop.add_signal_handler(number, self._go, number)
                     handled.append(number)
             yield
@@ -260,9 +282,12 @@ class Terminal:
                 loop.remove_signal_handler(number)
 
     def _interrupt(self) -> None:
-        """Ctrl-C: end the turn; while it ends, say so; at the third, give it up and leave."""
+        """Ctrl-C: end the turn; while it ends, say so; at the third, give it up and leave.
+        A command is given up at once."""
         if self._question is not None:
             self._question.leave()
+        elif self._command is not None:
+            self._command.cancel()
         elif self._turn is None:
             if self._line is not None:
                 self._line.interrupt()
@@ -279,11 +304,13 @@ class Terminal:
     def _go(self, number: int) -> None:
         """SIGTERM, SIGHUP: end the turn and leave; at the second, without waiting for it."""
         again, self._signal = bool(self._signal), number
-        if number == signal.SIGHUP:
+        if number == _HANGUP:
             self._hung_up()
         if self._question is not None:
             self._question.leave()
-        if self._turn is not None:
+        if self._command is not None:
+            self._command.cancel()
+        elif self._turn is not None:
             if again:
                 self._turn.cancel()
             else:
@@ -299,8 +326,15 @@ class Terminal:
     def _hung_up(self) -> None:
         """Nobody sees the terminal any more: whatever is written to it from here on goes nowhere,
         so that no late write fails."""
-        self._deaf, self._signal = True, self._signal or signal.SIGHUP
+        self._deaf, self._signal = True, self._signal or _HANGUP
         with suppress(OSError, ValueError):
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, self.console.file.fileno())
             os.close(nowhere)
+
+
+def _raise_if_cancelled() -> None:
+    """In a handler of CancelledError: raise it again if it was meant for this task."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
