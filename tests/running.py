@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from awl.log.names import log_path
+
 JSON = dict[str, Any]
 LIMIT = 30.0
 """Seconds after which whatever a test waits for has failed."""
@@ -156,6 +158,33 @@ class Awl:
             process.kill()
             process.communicate()
 
+    # -- logs made by hand -------------------------------------------------------------------------
+
+    def write_log(
+        self,
+        *entries: JSON | bytes,
+        cwd: Path | None = None,
+        at: str = "2026-04-25T17:40:15.990Z",
+        id: str = "019dc5ba-53f6-71a5-ab8f-b1f8709c2572",
+        model: str = "scripted",
+    ) -> Path:
+        """A log as the seed shows them: a header and these entries, chained; bytes as they are."""
+        where = str(cwd or self.work)
+        header = {"type": "session", "version": 1, "id": id, "timestamp": at, "cwd": where}
+        lines = [json.dumps({**header, "provider": "play", "model": model}).encode() + b"\n"]
+        before = None
+        for n, entry in enumerate(entries, 1):
+            if isinstance(entry, bytes):
+                lines.append(entry)
+                continue
+            chained = {"id": f"{n:08x}", "parentId": before, "timestamp": at, **entry}
+            lines.append(json.dumps(chained).encode() + b"\n")
+            before = chained["id"]
+        path = log_path(self.sessions, where, at, id)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"".join(lines))
+        return path
+
     # -- looking -----------------------------------------------------------------------------------
 
     @property
@@ -178,6 +207,19 @@ class Awl:
     @property
     def id(self) -> str:
         return str(self.entries()[0]["id"])
+
+
+def user(text: str, **more: Any) -> JSON:
+    """A prompt, as an entry made by hand."""
+    content = [{"type": "text", "text": text}]
+    return {"type": "message", "message": {"role": "user", "content": content}, **more}
+
+
+def assistant(*blocks: JSON | str, **facts: Any) -> JSON:
+    """An answer, as an entry made by hand."""
+    content = [{"type": "text", "text": b} if isinstance(b, str) else b for b in blocks]
+    facts = {"provider": "play", "model": "scripted", "stopReason": "stop", **facts}
+    return {"type": "message", "message": {"role": "assistant", "content": content, **facts}}
 
 
 def read_log(log: Path) -> list[JSON]:

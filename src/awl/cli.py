@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Sequence
@@ -112,7 +113,10 @@ def _talk(wanted: Wanted, resume: str | None, prompt: str | None, output: str, y
     config = _config(wanted.cwd)
     path = None if resume is None else _to_resume(config, wanted, resume)
     if prompt is not None:
-        return talk.once(config, os.environ, wanted, path, _with_stdin(prompt), output, yes=yes)
+        text = _with_stdin(prompt)
+        if not text.strip():
+            raise click.UsageError("there is nothing to send: give -p a TEXT, or pipe something in")
+        return talk.once(config, os.environ, wanted, path, text, output, yes=yes)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise AwlError("a conversation needs a terminal: for one turn, say awl -p TEXT")
     return talk.terminal(config, os.environ, wanted, path, yes=yes)
@@ -176,7 +180,14 @@ def sessions(ctx: click.Context, /, **options: Any) -> None:
 @sessions.command("list")
 @_list_options
 def list_sessions(**options: Any) -> None:
-    """List the sessions of this directory, the newest last."""
+    """List the sessions of this directory, the newest last.
+
+    \b
+    Examples:
+      awl sessions list --limit 10
+      awl sessions list --cwd ~/src/awl
+      awl sessions list --all --json | jq -r .[].id
+    """
     _list(**options)
 
 
@@ -259,12 +270,23 @@ def resume(session_id: str, print_only: bool) -> None:
 
 @cli.group(cls=_Examples)
 def config() -> None:
-    """Where the settings are, and what they are."""
+    """Where the settings are, and what they are.
+
+    \b
+    Examples:
+      awl config init                 write a file with every setting
+      awl config show                 what holds now
+    """
 
 
 @config.command("path")
 def config_path() -> None:
-    """Print where the configuration file is, or would be."""
+    """Print where the configuration file is, or would be.
+
+    \b
+    Examples:
+      $EDITOR "$(awl config path)"
+    """
     from awl.config import config_path as find
 
     _print(str(find(os.environ)))
@@ -272,7 +294,12 @@ def config_path() -> None:
 
 @config.command("show")
 def config_show() -> None:
-    """Print the settings in force. Keys are never printed, only the names of their variables."""
+    """Print the settings in force. Keys are never printed, only the names of their variables.
+
+    \b
+    Examples:
+      awl config show
+    """
     from awl.config import render
 
     _print(render(_config(None)).rstrip("\n"))
@@ -281,7 +308,13 @@ def config_show() -> None:
 @config.command("init")
 @click.option("--force", is_flag=True, help="Replace a file that is there; it is kept as .bak.")
 def config_init(force: bool) -> None:
-    """Write a configuration file with every setting and its default."""
+    """Write a configuration file with every setting and its default.
+
+    \b
+    Examples:
+      awl config init
+      awl config init --force         start anew; the old file is kept as .bak
+    """
     from awl.config import config_path as find
     from awl.config import default_toml
     from awl.log.file import create_private, make_directories, write_all
@@ -336,7 +369,7 @@ def _local(timestamp: str) -> str:
 
     try:
         return f"{datetime.fromisoformat(timestamp).astimezone():%Y-%m-%d %H:%M}"
-    except ValueError:
+    except (ValueError, OverflowError, OSError):  # not a time, or one that no clock here can show
         return timestamp[:16].replace("T", " ").ljust(16)
 
 
@@ -358,11 +391,14 @@ def _print_json(value: Any) -> None:
 def _say(text: str) -> None:
     from awl.printing import safe
 
-    click.echo(f"awl: {safe(text)}", err=True)
+    line = safe(text).replace("\n", "␊")
+    with contextlib.suppress(OSError):  # then there is nobody to tell
+        click.echo(f"awl: {line}", err=True)
 
 
 def run(arguments: Sequence[str]) -> int:
     """The command line. Returns the exit code: 0, 1 for an error, 2 for wrong usage."""
+    _open_standard_streams()
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
@@ -381,9 +417,7 @@ def run(arguments: Sequence[str]) -> int:
     except AwlError as error:
         _say(str(error))
         return 1
-    except BrokenPipeError:
-        # Whoever read the output has seen enough. Python would complain once more at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # whoever read the output has seen enough
         return 1
     except OSError as error:
         where = f": {error.filename}" if error.filename else ""
@@ -391,3 +425,25 @@ def run(arguments: Sequence[str]) -> int:
         return 1
     except (KeyboardInterrupt, click.Abort):
         return 130
+    finally:
+        _leave_stdout()
+
+
+def _open_standard_streams() -> None:
+    """Make sure that there are three. Else a log could be opened under the number of one that was
+    closed, and what a library prints would land in it."""
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest free number: this one
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(number, mode))
+
+
+def _leave_stdout() -> None:
+    """Write what is left; where nobody takes it, let Python not complain of that at exit."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

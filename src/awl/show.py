@@ -66,7 +66,7 @@ def events(path: Path, asked: Range) -> Iterator[str]:
     header = state.header
     assert header is not None
     if asked.holds(0):
-        yield f"0  {header.timestamp}  session  {header.id} in {header.cwd}"
+        yield _row(0, header.timestamp, "session", f"{header.id} in {header.cwd}")
     on_path = set(state.path)
     damage = iter(state.damage)
     bad = next(damage, None)
@@ -77,10 +77,7 @@ def events(path: Path, asked: Range) -> Iterator[str]:
         if asked.holds(seq):
             entry = state.body(position)
             mark = "" if position in on_path else "  (not on the current path)"
-            yield (
-                f"{seq}  {entry.timestamp}  {_kind(entry)}  "
-                f"{one_line(_said(entry), _WIDTH)}{mark}".rstrip()
-            )
+            yield _row(seq, entry.timestamp, _kind(entry), _said(entry)) + mark
     while bad is not None:
         yield f"   damaged: {bad}"
         bad = next(damage, None)
@@ -119,6 +116,12 @@ def raw_lines(path: Path) -> Iterator[bytes]:
                 yield line + b"\n"
     finally:
         os.close(fd)
+
+
+def _row(seq: int, timestamp: str, kind: str, said: str) -> str:
+    """One entry on one line, whatever its fields hold."""
+    facts = f"{seq}  {one_line(timestamp, 40)}  {one_line(kind, 40)}"
+    return f"{facts}  {one_line(said, _WIDTH)}".rstrip()
 
 
 def _kind(entry: Entry) -> str:

@@ -139,17 +139,30 @@ async def _once(
     ended = TurnEnded("error")
     reason: EndReason = "error"
     got: list[int] = []
+    unread: OSError | None = None
     try:
         with _cancelled_by_signals(app, got):
             async for event in app.prompt(prompt):
-                _show(event, output)
                 if isinstance(event, TurnEnded):
                     ended = event
+                try:
+                    if unread is None:
+                        _show(event, output)
+                except OSError as error:
+                    # Nobody reads any more, but the turn is logged to its end.
+                    unread = error
+                    app.cancel()
         reason = "shutdown" if got else "user_quit"
+    except asyncio.CancelledError:
+        if not got:
+            raise
+        reason = "shutdown"
     finally:
         await app.close()
         saved = await _settle(app, None)
         app.session.close(reason)
+    if unread is not None:
+        raise unread
     _finish(app, ended, output)
     if got:
         return 128 + got[0]
@@ -158,12 +171,18 @@ async def _once(
 
 @contextlib.contextmanager
 def _cancelled_by_signals(app: App, got: list[int]) -> Iterator[None]:
-    """Let a signal end the turn, so that what was shown of it is logged."""
+    """Let a signal end the turn, so that what was shown of it is logged; a second one ends awl
+    without waiting for it."""
     loop = asyncio.get_running_loop()
+    running = asyncio.current_task()
+    assert running is not None
 
     def cancel(number: int) -> None:
         got.append(number)
-        app.cancel()
+        if len(got) == 1:
+            app.cancel()
+        else:
+            running.cancel()
 
     numbers = [
         number
@@ -213,8 +232,8 @@ def _finish(app: App, ended: TurnEnded, output: str) -> None:
         print()
     elif output == "text" and ended.text:
         print(safe(ended.text))
-    if ended.error and output != "stream-json":
-        _tell(ended.error)
+    if ended.error and output != "stream-json" and ended.stop_reason != "unsaved":
+        _tell(ended.error)  # what is unsaved was told when it happened
     elif ended.stop_reason == "length":
         _tell("the answer was cut at the model's limit")
 
@@ -230,4 +249,6 @@ async def _deny(call: ToolUse, summary: str) -> Approval:
 
 
 def _tell(text: str) -> None:
-    print(f"awl: {safe(text)}", file=sys.stderr, flush=True)
+    line = safe(text).replace("\n", "␊")
+    with contextlib.suppress(OSError):  # then there is nobody to tell
+        print(f"awl: {line}", file=sys.stderr, flush=True)
