@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -97,8 +98,12 @@ def examples(count: int) -> settings:
 
 @contextmanager
 def story() -> Iterator[Story]:
-    """A story in a folder of its own."""
-    with tempfile.TemporaryDirectory() as root:
+    """A story in a folder of its own. What it shows does not depend on syncs, which are slow."""
+    with (
+        tempfile.TemporaryDirectory() as root,
+        patch("awl.log.file.sync"),
+        patch("os.fsync"),
+    ):
         told = Story(Path(root))
         try:
             yield told
@@ -131,6 +136,11 @@ class Story:
     def append(self, *entries: Entry) -> None:
         self.session.append_many(entries)
 
+    @property
+    def asked(self) -> ModelRef:
+        """Whom an answer would come from: the model that the last user message went to."""
+        return self.session.state._path.submitted
+
     # -- what people and models do ---------------------------------------------------------------
 
     def _prompt(self, n: int, text: str) -> None:
@@ -141,7 +151,7 @@ class Story:
 
     def _answer(self, n: int, text: str) -> None:
         stop = ("stop", "stop", "length", "aborted", "error")[n // 20 % 5]
-        self._said(_answers(text, self.session.state.active_model)[n % 9], stop)
+        self._said(_answers(text, self.asked)[n % 9], stop)
 
     def _tools(self, n: int, text: str) -> None:
         """A batch of calls of which any part of what follows is logged."""
@@ -149,8 +159,8 @@ class Story:
         style, n = n % 5, n // 5
         uses = [self._use(style + at, text) for at in range(count)]
         stop = ("toolUse", "toolUse", "toolUse", "aborted")[n // 2 % 4]
-        active = self.session.state.active_model
-        self._said((*_thoughts(active), *_bound(uses, active)) if n % 2 else uses, stop)
+        asked = self.asked
+        self._said((*_thoughts(asked), *_bound(uses, asked)) if n % 2 else uses, stop)
         calls: list[Entry] = [ToolCallEntry(tool_use_id=use.id, name=use.name) for use in uses]
         results: list[Entry] = [_result_entry(use, text) for use in uses]
         answers = tuple(ToolResult(tool_use_id=use.id, content=text) for use in uses)

@@ -29,7 +29,7 @@ from histories import (
 from hypothesis import example, given
 from hypothesis import strategies as st
 from rawlog import RawLog, result, text, use
-from refusals import refusal_anthropic, refusal_chat, refusal_responses
+from refusals import refusal_anthropic, refusal_chat, refusal_responses, sign
 
 from awl.config import ProviderSettings
 from awl.conversation import (
@@ -442,7 +442,7 @@ def reasoned(*blocks: dict[str, Any], **fields: Any) -> RawLog:
     return log
 
 
-SIGNED = {"type": "thinking", "thinking": " h\u2028m ", "signature": "s=="}
+SIGNED = {"type": "thinking", "thinking": " h\u2028m ", "signature": sign(" h\u2028m ")}
 
 
 def first_answer(log: RawLog, target: ModelRef, **more: Any) -> list[str]:
@@ -459,7 +459,7 @@ def test_reasoning_goes_back_to_the_model_that_was_asked_byte_for_byte() -> None
     )
     sent = view(log.state(), CLAUDE)
     assert sent.messages[1].content[:2] == (
-        Thinking(thinking=" h\u2028m ", signature="s=="),
+        Thinking(thinking=" h\u2028m ", signature=sign(" h\u2028m ")),
         RedactedThinking(data="r=="),
     )
     assert sent.changes == ()
@@ -488,6 +488,18 @@ def test_switching_there_and_back_brings_it_back() -> None:
     assert first_answer(log, OPENAI) == ["so"]
     log.prompt("back", provider="anthropic", model="claude-1")
     assert first_answer(log, CLAUDE) == ["Thinking", "so"]
+
+
+def test_reasoning_behind_a_gap_may_be_another_models_and_is_not_sent() -> None:
+    log = RawLog()
+    log.prompt("x")
+    log.answer("y")
+    log.bad(instead=True)  # a prompt, to whatever model
+    log.answer(SIGNED, "so")
+    assert words(sent_to(log))[-1] == "so"
+    log.prompt("z")
+    log.answer(SIGNED, "known")
+    assert words(sent_to(log))[-1] == "Thinking|known"
 
 
 @pytest.mark.parametrize("stop", ["aborted", "error"])

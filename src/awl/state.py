@@ -409,6 +409,7 @@ class State:
         if condensation is None and position in self.gaps:
             gap = text_message("system", self.gaps[position])
             path.items.append(Item("gap", gap, position, seq, path.asked))
+            path.submitted = NO_MODEL  # what is lost may say whom the next answer comes from
         for call in path.open_calls:
             if call.until is None and (
                 isinstance(entry, RewindEntry) or seq > self.forked_at >= call.seq

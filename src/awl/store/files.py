@@ -133,7 +133,7 @@ class Store:
         if os.sep in query or query.endswith(".jsonl"):
             path = Path(query).expanduser()
             if path.is_file():
-                return path.absolute()
+                return path.resolve()  # what belongs to a log lies beside the real one
             raise SessionNotFound(query)
         ids = self.ids()
         wanted = query.strip().lower()
