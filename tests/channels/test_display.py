@@ -17,6 +17,7 @@ from awl.channels.display import (
     print_history,
     show_reply,
     tool_line,
+    tool_result,
 )
 from awl.commands import (
     INTERRUPTED,
@@ -169,6 +170,11 @@ def test_an_excerpt_keeps_indentation_and_says_how_much_is_left() -> None:
     assert (
         excerpt("1\n2\n3\n4", width=24, lines=2, style="").plain == "  │ 1\n  │ 2\n  │ … (+2 lines)"
     )
+
+
+def test_an_error_is_not_cut_at_the_edge() -> None:
+    text = tool_result("The user did not allow it.", is_error=True, width=20).plain
+    assert text.replace("\n  │ ", "").removeprefix("  │ ") == "The user did not allow it."
 
 
 def test_a_question_shows_all_of_a_call_that_its_line_does_not() -> None:

@@ -48,12 +48,17 @@ def tool_line(name: str, summary: str, *, width: int, is_error: bool = False) ->
     return line.append("  " + one_line(summary, max(width - cell_len(line.plain) - 2, 8)))
 
 
-def excerpt(text: str, *, width: int, lines: int, style: str) -> Text:
-    """The first lines of a text, inset and cut to the width, and how many there are more."""
+def excerpt(text: str, *, width: int, lines: int, style: str, fold: bool = False) -> Text:
+    """The first lines of a text, inset, and how many there are more.
+
+    Lines that are too long are cut; with `fold` they go on in the next row.
+    """
+    room = max(width - len(_INSET) - 1, 8)
     found = safe(text).strip("\n").split("\n")
+    if fold:
+        found = [row for line in found for row in _fold(line, room)]
     # A last line alone takes no more room than the remark that it was left out.
     shown = found if len(found) <= lines + 1 else found[:lines]
-    room = max(width - len(_INSET) - 1, 8)
     rows = [Text().append(_INSET, "dim").append(_cut(line, room), style) for line in shown]
     if len(shown) < len(found):
         rows.append(Text(f"{_INSET}… (+{len(found) - len(shown)} lines)", "dim"))
@@ -70,7 +75,7 @@ def call_details(call: ToolUse, summary: str, *, width: int) -> list[str]:
             shown = shown.replace(value, "…", 1)  # another field with the same value is shown
             continue
         lines = safe(f"{name}:\n{value}" if "\n" in value else f"{name}: {value}").split("\n")
-        rows += (row for line in lines for row in chop_cells(line.expandtabs(4), room) or [""])
+        rows += (row for line in lines for row in _fold(line, room))
     return rows
 
 
@@ -82,7 +87,8 @@ def inset(rows: Iterable[str], style: str = "") -> Text:
 def tool_result(content: str, *, is_error: bool, width: int) -> Text:
     """What a tool gave back: a few quiet lines, red if it failed."""
     style = "red" if is_error else "dim"
-    return excerpt(content or "(no output)", width=width, lines=_RESULT_LINES, style=style)
+    said = content or "(no output)"
+    return excerpt(said, width=width, lines=_RESULT_LINES, style=style, fold=is_error)
 
 
 def thought(text: str, *, width: int) -> Text:
@@ -181,6 +187,10 @@ def _print_tool(tool: ToolLine, console: Console) -> None:
 def _divide(title: str, console: Console, *, style: str = "dim") -> None:
     line = f"── {one_line(title, max(console.width - 7, 8))} ──"
     console.print(Text(line, style), soft_wrap=True)
+
+
+def _fold(line: str, room: int) -> list[str]:
+    return chop_cells(line.expandtabs(4), room) or [""]
 
 
 def _cut(line: str, room: int) -> str:
