@@ -96,7 +96,7 @@ class Terminal:
                 self._warm(app)
                 self._facts = self._of_session(app)
                 line = await self._line.read(draft, refresh=app.unsaved > 0)
-                if line is None:
+                if line is None or self._signal:
                     break
                 if is_command(line):
                     draft = ""
