@@ -355,6 +355,10 @@ def test_what_is_no_message_holds_although_it_is_condensed() -> None:
     log.add("compaction", tier="soft", clearedCount=1, cleared=[3])  # 7
     log.condensed(6, 7)
     state = log.state()
+    other = condensed()
+    other.prompt("to another", provider="local", model="smol")
+    other.condensed(2, 6)
+    assert other.state().active_model == ModelRef("local", "smol")
     assert state.active_model == ModelRef("openai", "gpt")
     assert state.thinking_level == "low"
     assert state.cleared == {3}
@@ -452,6 +456,17 @@ def test_the_result_that_the_model_saw_counts_before_the_one_logged_alone() -> N
     seen = call.answer()
     assert seen is not None
     assert (seen.content, call.answered_seq) == ("seen", 4)
+
+
+def test_results_logged_alone_under_one_id_go_to_its_calls_in_order() -> None:
+    log = RawLog()
+    log.prompt("x")
+    log.calls("same", "same", "other")
+    log.ended("same", "one")
+    log.ended("same", "two")
+    log.ended("same", "of none")
+    answers = [call.answer() for call in log.state().open_calls]
+    assert [answer and answer.content for answer in answers] == ["one", "two", None]
 
 
 def interrupted() -> RawLog:
@@ -598,6 +613,17 @@ def test_a_missing_line_hides_nothing_before_it_and_is_told() -> None:
     assert "rewind" in notices[-1]
 
 
+def test_a_missing_line_is_not_looked_for_in_damage_before_the_entry_that_precedes_it() -> None:
+    log = RawLog()
+    log.prompt("one")
+    log.bad()
+    log.prompt("two")
+    log.prompt("three")
+    log.prompt("four")
+    del log.lines[4]
+    assert said(log.state()) == ["one", "two", MISSING, "four"]
+
+
 def test_every_line_may_be_lost_and_all_others_are_there() -> None:
     log = RawLog()
     for n in range(6):
@@ -634,6 +660,19 @@ def test_a_rewind_to_a_lost_line_goes_before_that_line() -> None:
     words = said(log.state())
     assert words[:2] == ["one", "two"]
     assert words[-1] == "after"
+
+
+def test_a_lost_target_is_looked_for_in_damage_that_nothing_else_explains() -> None:
+    log = RawLog()
+    log.prompt("one")
+    log.answer("two")
+    log.bad(instead=True)  # e3
+    log.add("rewind", parentId="e1")
+    log.answer("other")
+    log.add("rewind", parentId="e3")
+    log.answer("after")
+    words = said(log.state())
+    assert (words[:2], words[-1], len(words)) == (["one", "two"], "after", 4)
 
 
 def test_a_rewind_whose_target_has_no_place_goes_before_the_last_prompt() -> None:
@@ -723,7 +762,9 @@ def test_a_doubled_stretch_of_the_file_is_ignored_whole() -> None:
     for words in ("one", "two", "three"):
         log.prompt(words, name="same" if words != "two" else "other")
     log.lines.extend(log.lines[1:])
-    assert said(log.state()) == ["one", "two", "three"]
+    state = log.state()
+    assert said(state) == ["one", "two", "three"]
+    assert (state.message_count, len(state.findings)) == (3, 3)
 
 
 def test_a_seq_that_does_not_grow_is_reported_and_read() -> None:

@@ -235,7 +235,8 @@ class State:
             return None
         position = len(self.entries)
         known = self._latest.get(entry.id)
-        seq = entry.seq if 0 < entry.seq <= LARGEST else self.next_seq
+        expected = self.next_seq
+        seq = entry.seq if 0 < entry.seq <= LARGEST else expected
         if known is not None:
             if self.seqs[known] == seq or (entry.id, seq) in self._repeated:
                 self._find(line.line, f"entry {entry.id} (seq {seq}) again: ignored")
@@ -243,10 +244,9 @@ class State:
             self._repeated.add((entry.id, self.seqs[known]))
         if seq <= self._last_seq:
             self._find(line.line, f"seq {seq} does not grow (after {self._last_seq})")
-        skipped = seq - self.next_seq
         self.parents.append(self._parent(entry, position, line.line))
-        if skipped > 0 and position not in self.gaps:
-            self._skipped += skipped
+        if seq > expected and position not in self.gaps:
+            self._skipped += seq - expected
         self.entries.append(entry)
         self.seqs.append(seq)
         self.lines.append(line.line)
@@ -344,8 +344,9 @@ class State:
             self.updated = entry.timestamp or self.updated
         usage: Usage | None = None
         if kind == "message":
-            usage = _logged(entry).usage
-            if _logged(entry).role == "user":
+            logged = _logged(entry)
+            usage = logged.usage
+            if logged.role == "user":
                 self._last_submitted = _asked(self._last_submitted, entry)
         elif isinstance(entry, CondensationEntry):
             usage = entry.usage
