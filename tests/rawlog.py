@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from histories import facts, replayed
+from hypothesis import strategies as st
 
 from awl.log.names import log_path
 from awl.state import State
@@ -137,6 +138,52 @@ class RawLog:
     def state(self) -> State:
         """The state of these lines. That bodies are left on disk must change nothing."""
         return state_of(self.data)
+
+
+def everything() -> RawLog:
+    """A log with an entry of every type."""
+    log = RawLog(forkedFrom={"sessionId": "parent", "seq": 2}, endpoint="https://e.test")
+    log.add("import", source="legacy", messageCount=1, messages=[{"role": "user", "text": "hi"}])
+    log.system("be brief")
+    first = log.prompt("x")
+    log.partial("hm", 0, "thinking")
+    log.answer("y", inner={"usage": {"input": 5, "output": 2}, "provider": "p", "model": "m"})
+    log.prompt("z")
+    log.calls("a", "b")
+    log.started("a")
+    log.ended("a")
+    log.results(result("a"), result("b"))
+    log.add("compaction", tier="soft", clearedCount=1, cleared=[10])
+    log.condensed(3, 5)
+    log.add("modelChange", provider="openai", model="gpt", endpoint="https://o.test")
+    log.add("title", title="t")
+    log.add("label", targetId=first, label="l")
+    log.add("cwdChange", cwd="/other")
+    log.add("forkPoint", newSessionId="child", at=3)
+    log.add("hologram", depth=3)
+    log.prompt("w", provider="openai", model="gpt")
+    log.add("end", reason="shutdown")
+    log.add("rewind", parentId="e13")
+    log.prompt("v")
+    return log
+
+
+CHANGES = st.lists(
+    st.tuples(st.integers(0, 5000), st.integers(0, 3), st.binary(min_size=1, max_size=6)),
+    max_size=5,
+)
+"""Changes of bytes: where, how (overwrite, insert, remove, or put a bit of JSON), and with what."""
+
+_JSON_BITS = (b'"', b"{", b"}", b"\n", b"null", b"\\ud800", b"-1", b"[", b",", b"1e999", b'"id"')
+
+
+def changed(data: bytes, changes: list[tuple[int, int, bytes]]) -> bytes:
+    for at, how, some in changes:
+        at %= len(data)
+        bit = _JSON_BITS[some[0] % len(_JSON_BITS)]
+        new, cut = ((some, len(some)), (some, 0), (b"", len(some)), (bit, len(bit)))[how]
+        data = data[:at] + new + data[at + cut :]
+    return data
 
 
 def state_of(data: bytes) -> State:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 
@@ -23,10 +24,11 @@ from histories import (
 )
 from hypothesis import given
 from hypothesis import strategies as st
-from rawlog import RawLog, result, said, state_of, text, use
+from rawlog import CHANGES, RawLog, changed, everything, result, said, state_of, text, use
 
 from awl.conversation import Message, ModelRef, Text, Thinking, text_message
 from awl.entries import MessageEntry, ToolCallEntry, UnknownEntry
+from awl.errors import NotASession
 from awl.session import Session, damage_notices, read
 from awl.state import NO_MODEL, State, summary_text
 
@@ -932,6 +934,17 @@ def test_a_damaged_line_hides_no_other(steps: list[Step], at: int, how: int) -> 
         assert kept >= set(ids) - {ids[at]}
         if not any(kind == "rewind" for kind, _, _ in steps):
             assert len(state.path) == len(state.entries)
+
+
+@examples(250)
+@given(CHANGES)
+def test_whatever_bytes_change_a_log_is_read_and_the_same_lazily(
+    changes: list[tuple[int, int, bytes]],
+) -> None:
+    with contextlib.suppress(NotASession):
+        state = state_of(changed(everything().data, changes))
+        assert all(parent < position for position, parent in enumerate(state.parents))
+        assert state.next_seq > max(state.seqs, default=0)
 
 
 def test_an_unkept_sessions_state_is_the_same_fold() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 import re
@@ -28,7 +29,7 @@ from histories import (
 )
 from hypothesis import example, given
 from hypothesis import strategies as st
-from rawlog import RawLog, result, text, use
+from rawlog import CHANGES, RawLog, changed, everything, result, state_of, text, use
 from refusals import refusal_anthropic, refusal_chat, refusal_responses, sign
 
 from awl.config import ProviderSettings
@@ -43,6 +44,7 @@ from awl.conversation import (
     ToolUse,
     text_message,
 )
+from awl.errors import NotASession
 from awl.providers import Request, connect
 from awl.state import State
 from awl.view import CLEARED, WORDLESS, View, view
@@ -205,6 +207,13 @@ def test_the_next_prompt_is_accepted_on_every_wire_whatever_happened(steps: list
                 sent = view(told.session.state, target, thinking=thinking)
                 assert sent.messages[-1].role == "user"
                 assert_accepted(sent, WIRES[target.provider], thinking=thinking)
+
+
+@examples(120)
+@given(CHANGES)
+def test_whatever_bytes_change_the_view_is_valid(changes: list[tuple[int, int, bytes]]) -> None:
+    with contextlib.suppress(NotASession):
+        check(state_of(changed(everything().data, changes)))
 
 
 @examples(80)
