@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from awl.log.names import log_path
 
 JSON = dict[str, Any]
-LIMIT = 30.0
+LIMIT = 10.0
 """Seconds after which whatever a test waits for has failed."""
 
 HARMFUL = re.compile("[\x00-\x08\x0b-\x1f\x80-\x9f\u202a-\u202e\u2066-\u2069]")
