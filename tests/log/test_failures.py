@@ -109,12 +109,30 @@ def test_after_a_sync_that_failed_nothing_is_assumed(
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "pread", pread)
-        patch.setattr(os, "fdatasync", failing(errno.EIO))
+        patch.setattr(file_module, "sync", failing(errno.EIO))
         for _ in range(3):  # also while it cannot even be cut back
             with pytest.raises(OSError, match="Input/output"):
                 log.append(MORE)
         assert read
     goes_on(log)
+
+
+def test_a_last_line_that_a_failing_disk_took_is_noticed(
+    log: LogFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(file_module, "sync", failing(errno.EIO))
+        patch.setattr(os, "ftruncate", failing(errno.EIO))
+        with pytest.raises(OSError, match="Input/output"):
+            log.append(MORE)
+    zeros = b"\x00" * len(LINES[2])
+    with log.path.open("r+b") as out:
+        out.seek(len(WHOLE) - len(zeros))
+        out.write(zeros)
+    with pytest.raises(LogChanged):
+        log.append(MORE)
+    assert MORE not in log.path.read_bytes()[len(WHOLE) + len(MORE) :]
+    log.close()
 
 
 def test_a_cut_that_fails_is_made_up_for_before_the_next_append(
@@ -135,7 +153,7 @@ def test_what_another_program_wrote_after_a_failure_is_not_cut(
     log: LogFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(os, "fdatasync", failing(errno.EIO))
+        patch.setattr(file_module, "sync", failing(errno.EIO))
         patch.setattr(os, "ftruncate", failing(errno.EIO))
         with pytest.raises(OSError, match="Input/output"):
             log.append(MORE)
@@ -155,16 +173,16 @@ def test_what_another_program_wrote_after_a_failure_is_not_cut(
 def test_an_interruption_between_write_and_sync_leaves_no_trace(
     log: LogFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, asked = os.fdatasync, []
+    real, asked = file_module.sync, []
 
-    def fdatasync(fd: int) -> None:
+    def sync(fd: int) -> None:
         asked.append(fd)
         if len(asked) == 1:
             raise KeyboardInterrupt
         real(fd)
 
     with monkeypatch.context() as patch:
-        patch.setattr(os, "fdatasync", fdatasync)
+        patch.setattr(file_module, "sync", sync)
         with pytest.raises(KeyboardInterrupt):
             log.append(MORE)
     goes_on(log)

@@ -494,15 +494,23 @@ def agree(outer: Any, entry: Any) -> bool:
     return same
 
 
+@pytest.mark.parametrize("line", TRICKY, ids=lambda line: repr(line)[:60])
+def test_a_tricky_line_is_the_same_to_all_decoders(line: bytes) -> None:
+    entry, outer = or_bad(decode, line), or_bad(decode_outer, line)
+    assert agree(outer, entry)
+    good = encode(message(1))
+    for buffer in (line + b"\n", good + line + b"\n", line + b"\n" + good):
+        check_buffer(buffer)
+
+
 @given(any_line)
 @settings(max_examples=1000, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 def test_the_outer_decoder_agrees_with_the_whole_one(line: bytes) -> None:
     assert agree(or_bad(decode_outer, line), or_bad(decode, line))
 
 
-@given(any_buffer)
-@settings(max_examples=1000, suppress_health_check=[HealthCheck.too_slow], deadline=None)
-def test_a_buffer_is_read_as_its_lines_are_or_not_at_all(buffer: bytes) -> None:
+def check_buffer(buffer: bytes) -> None:
+    """A buffer is read as its lines are, or left to them."""
     lines = buffer.split(b"\n")[:-1]
     for outer, read in ((False, decode), (True, decode_outer)):
         try:
@@ -512,6 +520,21 @@ def test_a_buffer_is_read_as_its_lines_are_or_not_at_all(buffer: bytes) -> None:
             continue
         if entries is not None:
             assert repr(entries) == repr([or_bad(read, line) for line in lines])
+
+
+@given(any_buffer)
+@settings(max_examples=1000, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+def test_a_buffer_is_read_as_its_lines_are_or_not_at_all(buffer: bytes) -> None:
+    check_buffer(buffer)
+
+
+@given(st.lists(st.sampled_from([b"", b"{A}", b"{A}{B}", b"{A} {B}", b"{A}\n{", b"x"]), max_size=9))
+@settings(max_examples=500, deadline=None)
+def test_glued_and_blank_lines_never_make_up_for_each_other(shapes: list[bytes]) -> None:
+    one = encode(message(1))[:-1]
+    other = b'{"type":"partial","id":"b","content":[]}'
+    buffer = b"".join(shape + b"\n" for shape in shapes)
+    check_buffer(buffer.replace(b"{A}", one).replace(b"{B}", other))
 
 
 def test_the_fast_path_is_taken_for_lines_as_awl_writes_them() -> None:
@@ -536,6 +559,8 @@ def test_the_fast_path_is_taken_for_lines_as_awl_writes_them() -> None:
         b'{"type":"title","id":"a","title":"x"}{"type":"title","id":"b","title":"y"}\n',
         b'{"type":"title","id":"a","title":"x"} {"type":"title","id":"b","title":"y"}\n\n',
         b'{"type":"title","id":"a","title":"x"}\r\n',
+        b'{"type":"title","id":"a","title":"x"}{"type":"title","id":"b","title":"y"}\n\n'
+        b'{"type":"title","id":"c","title":"z"}\n',
         b'{"type":"title","id":"","title":"x"}\n',
     ],
 )
