@@ -19,7 +19,7 @@ from typing import Self
 from running import LIMIT, Awl
 
 ENTER = "\r"
-PROMPT = "\u203a "
+PROMPT = "\n\u203a "
 CTRL_C = "\x03"
 CTRL_D = "\x04"
 _STYLE = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]|\x1b[()=>][0-9A-B]?|\x1b\][^\x07]*\x07")

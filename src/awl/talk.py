@@ -86,7 +86,7 @@ async def _settle(app: App, ask_path: Callable[[str], Awaitable[str | None]] | N
     if not session.unsaved:
         return True
     with contextlib.suppress(NotSaved):
-        session.flush()
+        _tell(f"saved after all: {session.flush()} waiting")
         return True
     _tell(f"{session.unsaved} entries are NOT SAVED: {session.path} cannot be written")
     while ask_path is not None:
