@@ -169,7 +169,7 @@ def _answer(
             bound = isinstance(block, RedactedThinking) or block.signature or block.provider_data
             if own and whole and bound:
                 content.append(block)
-            elif bound:
+            elif bound:  # unsigned reasoning goes back to nobody, ever: not worth a word each time
                 changes["reasoning that this model cannot take back was left out"] += 1
         elif isinstance(block, ToolUse):
             if whole:
