@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from awl.log.names import log_path
 
 JSON = dict[str, Any]
-LIMIT = 10.0
+LIMIT = 30.0
 """Seconds after which whatever a test waits for has failed."""
 
 HARMFUL = re.compile("[\x00-\x08\x0b-\x1f\x80-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -138,14 +138,13 @@ class Awl:
         self, *arguments: str, env: Mapping[str, str] | None = None, **options: Any
     ) -> subprocess.Popen[bytes]:
         """Start it and go on."""
+        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         return subprocess.Popen(
             self.command(*arguments),
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
             cwd=self.work,
             env={**self.env, **(env or {})},
-            **options,
+            **{**pipes, **options},
         )
 
     @contextmanager

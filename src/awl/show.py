@@ -12,8 +12,12 @@ import msgspec
 
 from awl.conversation import Image, Opaque, Text, Thinking, ToolResult, ToolUse
 from awl.entries import (
+    CompactionEntry,
     CondensationEntry,
+    CwdChangeEntry,
+    EndEntry,
     Entry,
+    ForkPointEntry,
     ImportEntry,
     LabelEntry,
     MessageEntry,
@@ -154,6 +158,14 @@ def _said(entry: Entry) -> str:
             return f"{entry.target_id} {entry.label}"
         case ImportEntry():
             return f"{entry.source} {entry.message_count} messages"
+        case CwdChangeEntry():
+            return entry.cwd
+        case EndEntry():
+            return entry.reason
+        case ForkPointEntry():
+            return f"{entry.new_session_id} at {entry.at}"
+        case CompactionEntry():
+            return f"{entry.tier}, {entry.cleared_count} outputs"
     return ""
 
 

@@ -10,6 +10,7 @@ import json
 import os
 import random
 import signal
+import subprocess
 import time
 from collections import Counter
 from dataclasses import dataclass, field
@@ -23,7 +24,7 @@ SEED = int(os.environ.get("AWL_KILL_SEED", "20260425"))
 
 # A request is answered by what was said last, so that a turn looks the same however the one before
 # it ended: three rounds of tools, then words.
-STREAMED = "word " * 60
+STREAMED = "word " * 120
 ROUNDS: list[JSON] = [
     {"when": "PING", "steps": [say("pong")]},
     {
@@ -55,7 +56,7 @@ ROUNDS: list[JSON] = [
         ],
     },
 ]
-WHOLE_TURN = 4.0
+WHOLE_TURN = 4.5
 """Seconds that the whole of it takes, start-up included."""
 
 
@@ -128,7 +129,8 @@ def kill_once(awl: Awl, chance: random.Random, tally: Tally, *, terminal: bool) 
             window.signal(signal.SIGKILL)
             window.process.wait(LIMIT)
     else:
-        with awl.started(*resumed, "-p", "go", "-y", "--output", "stream-json") as process:
+        nowhere = subprocess.DEVNULL  # a pipe that nobody reads would stop it
+        with awl.started(*resumed, "-p", "go", "-y", stdout=nowhere, stderr=nowhere) as process:
             time.sleep(after)
             before = acknowledged(awl)
             process.kill()
