@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from running import HARMFUL, Awl, assistant, user
+from running import HARMFUL, JSON, Awl, assistant, user
 
 from awl import show
 from awl.show import Range
@@ -36,7 +36,7 @@ def test_events_name_each_damaged_line_in_its_place(awl: Awl) -> None:
     rows = list(show.events(path, ALL))
     kinds = [row.split()[0] for row in rows]
     assert kinds == ["0", "damaged:", "2", "damaged:", "damaged:", "5", "damaged:"]
-    assert [row for row in rows if "damaged" in row][0].startswith("   damaged: line 2")
+    assert rows[1].startswith("   damaged: line 2")
 
 
 def test_events_mark_what_is_not_on_the_path(awl: Awl) -> None:
@@ -51,7 +51,7 @@ def test_events_mark_what_is_not_on_the_path(awl: Awl) -> None:
 
 
 def test_every_type_of_entry_says_something_on_one_line(awl: Awl) -> None:
-    texts = {
+    texts: dict[str, JSON] = {
         "toolCall": {"toolUseId": "t1", "name": "bash"},
         "toolResult": {
             "toolUseId": "t1",
