@@ -127,6 +127,29 @@ def test_every_result_but_the_last_has_a_line_of_its_own(stage: Stage) -> None:
         assert entry["isError"] == result.get("isError", False)
 
 
+def test_a_result_is_in_the_log_before_it_is_told_to_be_there(stage: Stage) -> None:
+    stage.set(
+        [call("find", "t0", pattern="*"), call("read", "t1", path="x")]
+        + [call("bash", f"t{n}", command=f"echo {n}") for n in (2, 3)],
+        [call("bash", "t4", command="echo 4")],
+        [say("ok")],
+    )
+
+    def on(event: AgentEvent) -> None:
+        text = stage.session.path.read_text()
+        if isinstance(event, ToolFinished):
+            logged = f'"toolUseId":"{event.tool_use_id}","name"', "toolResult"
+            alone = any(all(part in line for part in logged) for line in text.splitlines())
+            block = f'{{"type":"toolResult","toolUseId":"{event.tool_use_id}"' in text
+            assert alone or block
+            seen.append(event.tool_use_id)
+
+    seen: list[str] = []
+    stage.on = on
+    stage.prompt("go")
+    assert sorted(seen) == ["t0", "t1", "t2", "t3", "t4"]
+
+
 # -- calls that do not run -------------------------------------------------------------------------
 
 

@@ -323,16 +323,16 @@ class Agent:
         batch = Batch(self.session, self._tools, self._permission, self._cancelled)
         async for event in batch.run(turn.calls):
             yield event
-        if batch.unsaved is not None:
-            yield self._unsaved(batch.unsaved)
+        unsaved = batch.unsaved
         try:
             await self._log(self._user_entry(Message("user", batch.results)))
         except NotSaved as error:
-            yield self._unsaved(error)
-            turn.over = turn.ended("unsaved", error=str(error))
-            return
-        if batch.unsaved is not None:
-            turn.over = turn.ended("unsaved", error=str(batch.unsaved))
+            unsaved = error
+        if batch.last is not None:
+            yield batch.last
+        if unsaved is not None:
+            yield self._unsaved(unsaved)
+            turn.over = turn.ended("unsaved", error=str(unsaved))
         elif self._cancelled.is_set():
             turn.over = turn.ended("aborted")
 

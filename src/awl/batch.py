@@ -35,6 +35,7 @@ class Batch:
 
     Attributes:
         results: in the order of the calls, once `run` has ended.
+        last: tells of the result that has no entry of its own, for when the results are logged.
         unsaved: why something of it could not be logged; no call starts after that.
     """
 
@@ -46,6 +47,7 @@ class Batch:
         cancelled: asyncio.Event,
     ) -> None:
         self.unsaved: NotSaved | None = None
+        self.last: ToolFinished | None = None
         self._session = session
         self._tools = tools
         self._permission = permission
@@ -103,8 +105,11 @@ class Batch:
             outcome = _failed(refused)
         duration_ms = round((monotonic() - started) * 1000)
         result = await self._result(use, outcome, duration_ms, show)
+        finished = ToolFinished(use.id, use.name, result.content, result.is_error, duration_ms)
         self._results[place] = result
-        if None in self._results:  # the last one goes straight into the user message
+        if None not in self._results:
+            self.last = finished  # it goes straight into the user message
+        else:
             entry = ToolResultEntry(
                 tool_use_id=use.id,
                 name=use.name,
@@ -118,7 +123,7 @@ class Batch:
                 await self._log(entry)
             except NotSaved as error:
                 self.unsaved = error
-        show(ToolFinished(use.id, use.name, result.content, result.is_error, duration_ms))
+            show(finished)
 
     async def _refusal(self, use: ToolUse) -> str | None:
         """Why a call does not run; None when it may and its intent is in the log."""

@@ -61,7 +61,8 @@ class ToolOutput(AgentEvent, frozen=True, tag="tool_output"):
 
 
 class ToolFinished(AgentEvent, frozen=True, tag="tool_finished"):
-    """A tool's result is in the log. Also for calls that did not run (denied, unknown tool)."""
+    """A tool's result is in the log, or an `Unsaved` follows. Also for calls that did not run
+    (denied, unknown tool)."""
 
     tool_use_id: str
     name: str

@@ -13,6 +13,7 @@ import signal
 import subprocess
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -113,6 +114,24 @@ def check(awl: Awl, before: dict[Path, bytes], tally: Tally) -> None:
         before_id = entry["id"]
 
 
+def check_told(awl: Awl, told: bytes) -> None:
+    """What awl said to be in the log is there."""
+    events = [json.loads(line) for line in told[: told.rfind(b"\n") + 1].splitlines()]
+    text = "".join(log.read_text(errors="replace") for log in awl.logs)
+    for event in events:
+        match event["type"]:
+            case "turn_started":
+                assert f'"turnId":{event["turn_id"]},' in text
+            case "answer_completed":
+                assert f'"id":"{event["entry_id"]}"' in text
+            case "tool_started" | "tool_finished":
+                wanted = "toolCall" if event["type"] == "tool_started" else "toolResult"
+                assert any(
+                    f'"toolUseId":"{event["tool_use_id"]}"' in line and f'"{wanted}"' in line
+                    for line in text.splitlines()
+                ), event
+
+
 def awl_id(log: Path) -> str:
     return log.stem.split("_", 1)[1]
 
@@ -129,12 +148,17 @@ def kill_once(awl: Awl, chance: random.Random, tally: Tally, *, terminal: bool) 
             window.signal(signal.SIGKILL)
             window.process.wait(LIMIT)
     else:
-        nowhere = subprocess.DEVNULL  # a pipe that nobody reads would stop it
-        with awl.started(*resumed, "-p", "go", "-y", stdout=nowhere, stderr=nowhere) as process:
+        told = awl.home / "events"  # a pipe that nobody reads would stop it
+        turn = [*resumed, "-p", "go", "-y", "--output", "stream-json"]
+        with (
+            told.open("wb") as out,
+            awl.started(*turn, stdout=out, stderr=subprocess.DEVNULL) as process,
+        ):
             time.sleep(after)
             before = acknowledged(awl)
             process.kill()
             process.wait(LIMIT)
+        check_told(awl, told.read_bytes())
     check(awl, before, tally)
 
 
@@ -157,9 +181,25 @@ def run(folder: Path, kills: int, seed: int, *, terminal: bool) -> Tally:
     return tally
 
 
-@pytest.mark.parametrize("part", range(4))
-def test_killed_at_any_moment_nothing_acknowledged_is_lost(tmp_path: Path, part: int) -> None:
-    run(tmp_path, 5, SEED + part, terminal=False)
+def side_by_side(folder: Path, runs: int, kills: int, seed: int) -> Tally:
+    """Several runs at once: most of a run is waiting."""
+
+    def one(part: int) -> Tally:
+        home = folder / str(part)
+        home.mkdir()
+        return run(home, kills, seed + part, terminal=False)
+
+    whole = Tally()
+    with ThreadPoolExecutor(runs) as pool:
+        for tally in pool.map(one, range(runs)):
+            whole.kills += tally.kills
+            whole.torn += tally.torn
+            whole.moments += tally.moments
+    return whole
+
+
+def test_killed_at_any_moment_nothing_acknowledged_is_lost(tmp_path: Path) -> None:
+    side_by_side(tmp_path, 5, 4, SEED)
 
 
 def test_killed_at_a_terminal_nothing_acknowledged_is_lost(tmp_path: Path) -> None:
@@ -170,9 +210,9 @@ def test_killed_at_a_terminal_nothing_acknowledged_is_lost(tmp_path: Path) -> No
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("part", range(8))
 def test_killed_at_any_of_many_moments(tmp_path: Path, part: int) -> None:
-    tally = run(tmp_path, 24, SEED + 1000 + part, terminal=False)
+    tally = side_by_side(tmp_path, 3, 8, SEED + 1000 * (part + 1))
     (tmp_path / "t").mkdir()
-    at_terminal = run(tmp_path / "t", 6, SEED + 2000 + part, terminal=True)
+    at_terminal = run(tmp_path / "t", 6, SEED + 1000 * (part + 1) + 100, terminal=True)
     print(f"\nprocess: {tally}\nterminal: {at_terminal}")
 
 
