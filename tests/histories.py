@@ -51,7 +51,9 @@ from awl.entries import (
     Usage,
 )
 from awl.errors import NotASession
-from awl.session import Session, _cut_lines, _path_reader, _replay
+from awl.log.file import lost_lines
+from awl.replay import path_reader, replay
+from awl.session import Session
 from awl.state import Call, State
 
 ANTHROPIC = ModelRef("anthropic", "claude-sonnet-4")
@@ -382,10 +384,10 @@ def replayed(path: Path, *, lazily: bool = False) -> State:
     """The state of a log, with every body decoded at once or only where the fold needs it."""
     fd = os.open(path, os.O_RDONLY)
     try:
-        state, _ = _replay(fd, path, _cut_lines(path), lazily=lazily)
+        state, _ = replay(fd, path, lost_lines(path), lazily=lazily)
     finally:
         os.close(fd)
-    state.read = _path_reader(path)
+    state.read = path_reader(path)
     return state
 
 

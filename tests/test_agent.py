@@ -28,7 +28,7 @@ from awl.events import (
     Unsaved,
 )
 from awl.log.file import LogFile
-from awl.session import read
+from awl.replay import read
 
 COMMON = {"type", "id", "parentId", "timestamp", "seq"}
 

@@ -40,6 +40,7 @@ from awl.entries import (
     Usage,
 )
 from awl.errors import (
+    InvalidEntry,
     InvalidTarget,
     NewerFormat,
     NotASession,
@@ -48,7 +49,8 @@ from awl.errors import (
     SessionClosed,
 )
 from awl.log.names import encode_cwd, log_path
-from awl.session import MOST_QUEUED, Session, UnknownDirectory, read
+from awl.replay import UnknownDirectory, read
+from awl.session import MOST_QUEUED, Session
 
 JSON = dict[str, Any]
 MODEL = ModelRef("anthropic", "claude-1")
@@ -949,3 +951,21 @@ def test_a_kept_session_ends_in_what_it_says(session: Session) -> None:
     assert isinstance(last, EndEntry)
     assert last.reason == "idle_ttl"
     assert ANTHROPIC.provider == session.header.provider
+
+
+def test_another_programs_file_is_refused_before_anything_of_it_is_changed(tmp_path: Path) -> None:
+    foreign = tmp_path / "claude.jsonl"
+    foreign.write_bytes(b'{"type":"user","uuid":"a","message":{}}\n{"type":"assist')
+    before = foreign.read_bytes()
+    with pytest.raises(NotASession, match="no session header"):
+        Session.open(foreign)
+    assert foreign.read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["claude.jsonl"]
+
+
+def test_a_value_that_json_cannot_hold_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
+    session = Session.create(tmp_path, str(tmp_path), ModelRef("anthropic", "m"))
+    odd = Message("user", (Text(text="hi", provider_data={"handle": object()}),))
+    with pytest.raises(InvalidEntry, match="cannot be logged"):
+        session.append_message(odd)
+    assert not session.path.exists()

@@ -29,7 +29,8 @@ from rawlog import CHANGES, RawLog, changed, everything, result, said, state_of,
 from awl.conversation import Message, ModelRef, Text, Thinking, text_message
 from awl.entries import MessageEntry, ToolCallEntry, UnknownEntry
 from awl.errors import NotASession
-from awl.session import Session, damage_notices, read
+from awl.replay import damage_notices, read
+from awl.session import Session
 from awl.state import NO_MODEL, State, summary_text
 
 GAP = "[awl: "

@@ -104,6 +104,13 @@ class SessionClosed(AwlError):
     """The session was closed, or belongs to the process that this one was forked from."""
 
 
+class InvalidEntry(AwlError):
+    """An entry cannot be written as JSON. Nothing was written."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the entry cannot be logged: {reason}")
+
+
 class InvalidTarget(AwlError):
     """An entry id that a rewind or a label cannot point at."""
 

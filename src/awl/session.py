@@ -1,18 +1,17 @@
 """One open session: its log and its live state, which never differ.
 
 `Session` is the way to write: it stamps entries, makes them durable, and folds what it wrote.
-`read` is the way to look: it takes no lock and changes nothing.
+To look at one without opening it, `awl.replay.read` takes no lock and changes nothing.
 """
 
 from __future__ import annotations
 
 import base64
 import contextlib
-import gc
 import os
 import secrets
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -37,10 +36,9 @@ from awl.entries import (
     Usage,
 )
 from awl.errors import (
-    AwlError,
+    InvalidEntry,
     InvalidTarget,
     LogChanged,
-    NewerFormat,
     NotASession,
     NotSaved,
     SessionClosed,
@@ -51,39 +49,32 @@ from awl.log.file import (
     create_private,
     sync,
     sync_directory,
-    torn_files,
     write_all,
 )
-from awl.log.line import decode, encode, encode_held
+from awl.log.line import encode, encode_held
 from awl.log.names import (
-    encode_cwd,
     log_path,
     new_session_id,
     now,
-    parse_log_name,
     same_directory,
 )
-from awl.log.scan import BLOCK, BOM, Line, scan
-from awl.state import Finding, State, is_prompt
+from awl.log.scan import BLOCK, Line
+from awl.replay import (
+    UnknownDirectory,
+    check_first_line,
+    damage_notices,
+    fd_reader,
+    path_reader,
+    recovery_notices,
+    replay,
+)
+from awl.state import State, is_prompt
 
 MOST_QUEUED: Final = 64
 """Facts that may wait for a disk that cannot be written."""
 
-_CONDENSED: Final = b'{"type":"condensation"'
-
 # That another program changed or emptied the file is no reason to lose what waits to be written.
 _CANNOT_WRITE: Final = (OSError, LogChanged, NotASession)
-
-
-class UnknownDirectory(AwlError):
-    """The log does not tell which directory it belongs to any more."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        super().__init__(
-            f"the first line of {path} is damaged and nothing else names the session's directory:"
-            " give it with --cwd DIR"
-        )
 
 
 class Session:
@@ -156,14 +147,14 @@ class Session:
         Raises:
             SessionBusy, NotASession, NewerFormat, UnknownDirectory, NotSaved, OSError.
         """
-        _refuse_newer(path)
+        check_first_line(path)
         log = LogFile.open(path)
         try:
-            state, line = _replay(log.fd, path, log.recovery.lost_lines)
+            state, line = replay(log.fd, path, log.recovery.lost_lines)
             assert state.header is not None
             session = cls(path, state.header, state, log)
             session._line = line
-            session.notices = [*_recovery_notices(log), *damage_notices(path, state)]
+            session.notices = [*recovery_notices(log), *damage_notices(path, state)]
             if not state.cwd:
                 if cwd is None:
                     raise UnknownDirectory(path)
@@ -400,7 +391,7 @@ class Session:
                     with contextlib.suppress(NotSaved, SessionClosed):
                         self.append(EndEntry(reason=reason))
                 self._log.close()
-                self._state.read = _path_reader(self.path)  # the descriptor may become another's
+                self._state.read = path_reader(self.path)  # the descriptor may become another's
             self._closed = True
 
     def save_copy(self, path: Path) -> None:
@@ -468,14 +459,17 @@ class Session:
     def _write_now(self, entries: tuple[Entry, ...]) -> list[str]:
         self._check_targets(entries)
         stamped = self._stamp(entries, self._state.leaf_id, self._state.next_seq, self._state.turn)
-        written = [encode_held(entry) for entry in stamped]
+        try:
+            written = [encode_held(entry) for entry in stamped]
+        except TypeError as error:
+            raise InvalidEntry(f"it holds what JSON cannot: {error}") from error
         data = b"".join(line for line, _ in written)
         if not self.kept:
             start = 0
         elif self._log is None:
             first = encode(self.header)
             self._log = LogFile.create(self.path, first + data)
-            self._state.read = _reader(self._log.fd)
+            self._state.read = fd_reader(self._log.fd)
             start, self._line = len(first), 1
         else:
             start = self._log.append(data)
@@ -523,165 +517,15 @@ class Session:
         """Another program wrote to the log although it was locked: read it again."""
         assert self._log is not None
         self._log.recover()
-        state, self._line = _replay(self._log.fd, self.path, self._log.recovery.lost_lines)
+        state, self._line = replay(self._log.fd, self.path, self._log.recovery.lost_lines)
         # Lines that the other program took away were acknowledged: their seqs stay used.
         state.lost += max(0, self._state.next_seq - state.next_seq)
         self._state = state
         self.notices += [
             f"{self.path} was changed by another program; it was read again",
-            *_recovery_notices(self._log),
+            *recovery_notices(self._log),
             *damage_notices(self.path, state),
         ]
-
-
-def read(path: Path) -> State:
-    """The state of a log, without locking or changing anything.
-
-    Bodies of entries outside the live context are read from the file when they are asked for.
-
-    Raises:
-        NotASession: it holds nothing that was ever acknowledged.
-        OSError: it cannot be read.
-    """
-    fd = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
-    try:
-        state, _ = _replay(fd, path, 0)
-        if state.open_calls:  # what is known of them depends on lines that recovery cut off
-            state.settle(_cut_lines(path))
-    finally:
-        os.close(fd)
-    state.read = _path_reader(path)
-    return state
-
-
-def damage_notices(path: Path, state: State) -> list[str]:
-    """What is damaged in a log, a line each, for a person."""
-    notices = [f"{path.name}: {damage}; only this line is lost" for damage in state.damage]
-    notices += [f"{path.name}: {finding}" for finding in state.all_findings]
-    if state.gaps or any(damage.acknowledged for damage in state.damage):
-        notices.append(
-            "if a line that is lost held a rewind, turns that were gone back from may show again"
-        )
-    return notices
-
-
-def _replay(
-    fd: int, path: Path, lost_lines: int, *, lazily: bool | None = None
-) -> tuple[State, int]:
-    """The state of an open log, and the number of its last line.
-
-    `lazily` leaves bodies that the fold does not need on disk: by default where a condensation
-    makes that likely to pay.
-    """
-    state = State(read=_reader(fd))
-    if lazily is None:
-        lazily = _holds(fd, _CONDENSED)
-    collecting = gc.isenabled()
-    gc.disable()  # nothing that is read is garbage, and looking for it costs as much as reading
-    last = 0
-    try:
-        for line in scan(fd, outer=lazily):
-            state.add(line)
-            last = line.line
-    finally:
-        if collecting:
-            gc.enable()
-    if state.header is None:
-        if not state.entries:
-            empty = os.fstat(fd).st_size == 0
-            raise NotASession(path, "it is empty" if empty else "its only line is incomplete")
-        state.header = _rebuilt_header(path)
-        rebuilt = "no session header: rebuilt from the file's name and what follows"
-        state.findings.insert(0, Finding(1, rebuilt))
-    state.settle(lost_lines)
-    return state, last
-
-
-def _rebuilt_header(path: Path) -> Header:
-    """A header for a log whose first line is damaged, from its name.
-
-    It names no model: what follows does (`State.active_model`), and a guess would change with the
-    next entry.
-    """
-    named = parse_log_name(path.name)
-    if named is None:
-        raise NotASession(path, "its first line is damaged and its name tells no session id")
-    return Header(
-        version=VERSION,
-        id=named.session_id,
-        timestamp=named.timestamp,
-        cwd=_cwd_of_label(path.parent.name),
-        provider="",
-        model="",
-    )
-
-
-def _cwd_of_label(label: str) -> str:
-    """The present directory if a folder's label names it, else nothing: a label is no address."""
-    try:
-        here = os.path.realpath(Path.cwd())
-    except OSError:  # it was removed
-        return ""
-    return here if encode_cwd(here) == label else ""
-
-
-def _cut_lines(path: Path) -> int:
-    """How many whole lines recovery has cut from a log: each may have been acknowledged."""
-    lines = (line for torn in torn_files(path) for line in torn.read_bytes().split(b"\n")[:-1])
-    return sum(bool(line.strip()) for line in lines)
-
-
-def _holds(fd: int, needle: bytes) -> bool:
-    """Whether the file has a line that begins with these bytes."""
-    needle = b"\n" + needle
-    offset, kept = 0, b""
-    while block := os.pread(fd, BLOCK, offset):
-        if needle in kept + block[: len(needle)] or needle in block:
-            return True
-        offset += len(block)
-        kept = block[-len(needle) :]
-    return False
-
-
-def _refuse_newer(path: Path) -> None:
-    with path.open("rb") as file:
-        for line in file:
-            try:
-                first = decode(line.removeprefix(BOM))
-            except ValueError:
-                continue
-            if isinstance(first, Header) and first.version > VERSION:
-                raise NewerFormat(path, first.version)
-            return
-
-
-def _recovery_notices(log: LogFile) -> list[str]:
-    found = log.recovery
-    notices = []
-    if found.torn is not None:
-        notices.append(
-            f"{log.path.name}: {found.torn_bytes} bytes of an incomplete last line were moved to"
-            f" {found.torn.name}; everything before them is intact"
-        )
-    if found.newline_added:
-        notices.append(f"{log.path.name}: the last line only lacked its newline; it is kept")
-    return notices
-
-
-def _reader(fd: int) -> Callable[[int, int], bytes]:
-    def read_at(start: int, end: int) -> bytes:
-        return os.pread(fd, end - start, start)
-
-    return read_at
-
-
-def _path_reader(path: Path) -> Callable[[int, int], bytes]:
-    def read_at(start: int, end: int) -> bytes:
-        with path.open("rb") as file:
-            file.seek(start)
-            return file.read(end - start)
-
-    return read_at
 
 
 def _is_fact(entry: Entry) -> bool:

@@ -28,9 +28,9 @@ from awl.entries import (
     ToolResultEntry,
     UnknownEntry,
 )
-from awl.log.scan import BLOCK
+from awl.log.scan import BLOCK, read_at
 from awl.printing import one_line
-from awl.session import damage_notices, read
+from awl.replay import damage_notices, read
 from awl.state import entry_type
 from awl.store.files import describe
 
@@ -113,7 +113,7 @@ def raw_lines(path: Path) -> Iterator[bytes]:
     fd = os.open(path, os.O_RDONLY)
     try:
         offset, rest = 0, b""
-        while block := os.pread(fd, BLOCK, offset):
+        while block := read_at(fd, BLOCK, offset):
             offset += len(block)
             *lines, rest = (rest + block).split(b"\n")
             for line in lines:

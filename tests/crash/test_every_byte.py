@@ -15,7 +15,8 @@ from awl.entries import Header, MessageEntry
 from awl.errors import NotASession
 from awl.log.file import torn_files
 from awl.log.line import decode, is_object
-from awl.session import Session, read
+from awl.replay import read
+from awl.session import Session
 from awl.state import State
 
 

@@ -21,7 +21,7 @@ import msgspec
 from awl.errors import LogChanged, NotASession, SessionBusy, SessionClosed
 from awl.log.line import is_object
 from awl.log.names import now
-from awl.log.scan import BLOCK, BOM
+from awl.log.scan import BLOCK, BOM, read_at
 
 if sys.platform == "win32":
     import msvcrt
@@ -172,7 +172,7 @@ class LogFile:
     def _cut_back(self) -> None:
         """After a failed append: the file ends again in the last acknowledged line."""
         size = os.fstat(self.fd).st_size
-        left = os.pread(self.fd, len(self._failed) + 1, self.end)
+        left = read_at(self.fd, len(self._failed) + 1, self.end)
         if not self._failed.startswith(left):  # another program's bytes are not ours to cut
             raise LogChanged(self.path, self.end, size)
         if left:
@@ -205,7 +205,7 @@ class LogFile:
             torn=torn,
             torn_bytes=size - end if torn else 0,
             newline_added=not has_newline,
-            lost_lines=sum(map(_lost_lines, torn_files(self.path))),
+            lost_lines=lost_lines(self.path),
         )
 
     def _save_torn(self, start: int, end: int) -> Path:
@@ -220,7 +220,7 @@ class LogFile:
                 torn, n = base.with_name(f"{base.name}-{n}"), n + 1
         try:
             at = start
-            while at < end and (piece := os.pread(self.fd, min(BLOCK, end - at), at)):
+            while at < end and (piece := read_at(self.fd, min(BLOCK, end - at), at)):
                 write_all(out, piece)
                 at += len(piece)
             os.fsync(out)
@@ -279,6 +279,15 @@ def torn_files(log: Path) -> list[Path]:
         return sorted(Path(item.path) for item in found if item.name.startswith(prefix))
 
 
+def lost_lines(log: Path) -> int:
+    """How many whole lines recovery has cut from a log: each may have been acknowledged."""
+    count = 0
+    for torn in torn_files(log):
+        with torn.open("rb") as lines:
+            count += sum(1 for line in lines if line.endswith(b"\n") and line.strip())
+    return count
+
+
 def last_object(fd: int) -> tuple[int, bool]:
     """Where the last complete JSON object of a file ends, and whether a newline follows it.
 
@@ -294,7 +303,7 @@ def last_object(fd: int) -> tuple[int, bool]:
             tail = tail[: end - at]
             # Doubling: a long line is copied twice at most.
             step = min(max(BLOCK, len(tail)), at, _LONGEST_READ)
-            tail = os.pread(fd, step, at - step) + tail
+            tail = read_at(fd, step, at - step) + tail
             at -= step
             continue
         line = tail[cut + 1 : end - at]
@@ -395,11 +404,6 @@ def is_locked(path: Path) -> bool:
     finally:
         os.close(fd)
     return False
-
-
-def _lost_lines(torn: Path) -> int:
-    with torn.open("rb") as lines:
-        return sum(1 for line in lines if line.endswith(b"\n") and line.strip())
 
 
 def _open_locked(path: Path) -> int:

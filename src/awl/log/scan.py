@@ -20,6 +20,14 @@ BLOCK: Final = 4 << 20
 BOM: Final = b"\xef\xbb\xbf"
 
 
+def read_at(fd: int, size: int, offset: int) -> bytes:
+    """Up to `size` bytes of an open file from `offset` on, whatever its position."""
+    if hasattr(os, "pread"):
+        return os.pread(fd, size, offset)
+    os.lseek(fd, offset, os.SEEK_SET)  # Windows; what is appended goes to the end all the same
+    return os.read(fd, size)
+
+
 class Damage(msgspec.Struct, frozen=True):
     """A line that could not be read: its number (1 is the header's) and its bytes [start, end).
 
@@ -56,7 +64,7 @@ def scan(fd: int, *, outer: bool = False, start: int = 0, line: int = 1) -> Iter
     """
     rest: list[bytes] = []  # pieces of a line longer than a block
     offset = start
-    while block := os.pread(fd, BLOCK, offset):
+    while block := read_at(fd, BLOCK, offset):
         offset += len(block)
         cut = block.rfind(b"\n") + 1
         if not cut:

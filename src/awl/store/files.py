@@ -16,7 +16,8 @@ from awl.log.file import is_locked, owner_path
 from awl.log.line import BadLine, decode
 from awl.log.names import parse_log_name, same_directory
 from awl.log.scan import BOM
-from awl.session import Session, read
+from awl.replay import read
+from awl.session import Session
 from awl.state import State
 
 SHORTEST_PREFIX: Final = 8
