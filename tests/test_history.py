@@ -9,7 +9,7 @@ from running import JSON, Awl, assistant, user
 
 from awl.commands import INTERRUPTED, OFF_PATH, HistoryItem
 from awl.history import banner_info, history
-from awl.session import read
+from awl.replay import read
 
 
 def use(id: str = "t1", name: str = "bash", input: str = '{"command":"ls"}') -> JSON:
