@@ -100,7 +100,7 @@ def test_tools_are_never_offered_and_old_calls_are_told_in_words() -> None:
 def test_a_prompt_beyond_the_context_is_told() -> None:
     error = failure(small(), text_message("user", "word " * 9000))
     assert error.fault == "context_length"
-    assert "/compact" in str(error)
+    assert "takes more" in str(error)
 
 
 def _generating() -> bool:

@@ -49,9 +49,11 @@ TOO_LONG: Final = re.compile(
 )
 """Sentences by which servers refuse a request for its length."""
 
+TOO_LONG_ADVICE: Final = "everything is kept; go on with a model that takes more (--model, /model), or begin a new session"
+
 ADVICE: Final[Mapping[ProviderFault, tuple[str, str]]] = {
     "auth": ("refused the API key", "check {key}"),
-    "context_length": ("was sent more than the model can take", "shorten it with /compact"),
+    "context_length": ("was sent more than the model can take", TOO_LONG_ADVICE),
     "rate_limit": ("limits the rate of requests", "wait a moment, then try again"),
     "overloaded": ("cannot answer now", "wait a moment, then try again"),
     "connection": ("could not be reached, or broke off", "check the network and {endpoint}"),

