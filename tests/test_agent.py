@@ -92,18 +92,15 @@ def two_reads(stage: Stage) -> None:
 def test_a_turn_with_two_parallel_calls_is_logged_in_order(stage: Stage) -> None:
     two_reads(stage)
     kinds = stage.kinds
-    assert kinds == [
-        "session",
-        "system",
-        "user",
-        "assistant",
-        "toolCall",
-        "toolCall",
-        "toolResult",
-        "user",
-        "assistant",
-    ]
-    header, system, prompt, asks, first, second, recorded, results, answer = stage.log
+    assert kinds[:4] == ["session", "system", "user", "assistant"]
+    # Side by side: the first result may be there before the second call has started.
+    assert kinds[4] == "toolCall"
+    assert sorted(kinds[5:7]) == ["toolCall", "toolResult"]
+    assert kinds[7:] == ["user", "assistant"]
+    header, system, prompt, asks, *batch, results, answer = stage.log
+    first, second = (entry for entry in batch if entry["type"] == "toolCall")
+    (recorded,) = (entry for entry in batch if entry["type"] == "toolResult")
+    assert batch.index(recorded) > [e["toolUseId"] for e in batch].index(recorded["toolUseId"])
     assert header.keys() == {"type", "version", "id", "timestamp", "cwd", "provider", "model"}
     assert (header["version"], header["cwd"]) == (1, str(stage.cwd))
     assert system.keys() == COMMON | {"message"}
@@ -125,9 +122,10 @@ def test_a_turn_with_two_parallel_calls_is_logged_in_order(stage: Stage) -> None
     ]
     assert asks["message"]["stopReason"] == "toolUse"
     assert asks["message"]["usage"] == {"input": 10, "output": 5}
-    for started, tool_use_id in ((first, "t1"), (second, "t2")):
+    for started in (first, second):
         assert started.keys() == COMMON | {"turnId", "toolUseId", "name"}
-        assert (started["toolUseId"], started["name"]) == (tool_use_id, "read")
+        assert started["name"] == "read"
+    assert {first["toolUseId"], second["toolUseId"]} == {"t1", "t2"}
     assert recorded.keys() == COMMON | {
         "turnId",
         "toolUseId",
