@@ -146,7 +146,9 @@ class Agent:
                 yield turn.over
                 return
         yield turn.ended(
-            "max_turns", error=f"stopped after {self._max_turns} answers: say `go on` to continue"
+            "max_turns",
+            error=f"stopped after {self._max_turns} answer{'s' * (self._max_turns > 1)}:"
+            " say `go on` to continue",
         )
 
     async def close(self) -> None:

@@ -88,7 +88,8 @@ async def _settle(app: App, ask_path: Callable[[str], Awaitable[str | None]] | N
     with contextlib.suppress(NotSaved):
         _tell(f"saved after all: {session.flush()} waiting")
         return True
-    _tell(f"{session.unsaved} entries are NOT SAVED: {session.path} cannot be written")
+    entries = "1 entry is" if session.unsaved == 1 else f"{session.unsaved} entries are"
+    _tell(f"{entries} NOT SAVED: {session.path} cannot be written")
     while ask_path is not None:
         path = await ask_path("Write the whole session to (empty: give it up): ")
         if not path:

@@ -120,7 +120,7 @@ def test_an_answer_that_does_not_fit_is_shown_and_said_to_be_unsaved(awl: Awl, d
     done = awl("--resume", "-p", "two", code=1, **disk.limits)
     assert done.out == LONG + "\n"  # what was paid for is not thrown away
     assert "awl: NOT SAVED to " in done.err
-    assert "1 entries are NOT SAVED" in done.err
+    assert "1 entry is NOT SAVED" in done.err
     after = awl.log.read_bytes()
     assert after.startswith(before)
     assert after.endswith(b"\n")
@@ -272,7 +272,7 @@ def test_syncs_that_go_on_failing_are_exit_1_and_the_file_ends_in_a_complete_lin
 ) -> None:
     ended = failing_syncs(awl, "-p", "one")
     assert ended.returncode == 1
-    assert "1 entries are NOT SAVED" in ended.stderr
+    assert "1 entry is NOT SAVED" in ended.stderr
     assert awl.log.read_bytes().endswith(b"\n")
     assert awl.types()[:3] == ["session", "system", "user"]
     assert awl("--resume", "-p", "two").out == "Hello there.\n"

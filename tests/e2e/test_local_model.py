@@ -103,6 +103,7 @@ def use_server(awl: Awl, url: str) -> None:
 
 
 @needs_model
+@pytest.mark.long
 def test_a_resumed_session_sends_the_whole_conversation_to_a_real_server(awl: Awl) -> None:
     import xllamacpp
 
