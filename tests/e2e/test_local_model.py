@@ -55,7 +55,8 @@ def test_the_local_model_answers_is_listed_and_goes_on(awl: Awl) -> None:
     after = awl.log.read_bytes()
     assert after.startswith(before)
     assert len(after) > len(before)
-    roles = [kind(entry) for entry in awl.entries()]
+    # A slow machine takes more than a second: then there are partials.
+    roles = [kind(entry) for entry in awl.entries() if entry["type"] != "partial"]
     assert roles == ["session", *("user", "assistant", "end") * 2]
     answer, second_answer = (e["message"] for e in awl.entries() if kind(e) == "assistant")
     assert (answer["provider"], answer["stopReason"]) == ("local", "stop")
