@@ -146,11 +146,16 @@ def test_a_prompt_is_answered_and_ctrl_d_leaves(person: Person) -> None:
     assert ["prompt", "hello there"] in person.asked
 
 
-@pytest.mark.parametrize("newline", [ALT_ENTER, CTRL_J, "\\" + ENTER])
+@pytest.mark.parametrize("newline", [ALT_ENTER, "\\" + ENTER])
 def test_a_line_can_be_added(person: Person, newline: str) -> None:
     person.types("one" + newline)
     person.types("two" + ENTER)
     person.hears("prompt", "one\ntwo")
+
+
+def test_what_was_typed_before_the_line_was_there_is_sent(person: Person) -> None:
+    person.types("one" + CTRL_J)  # as a terminal that is not in raw mode yet gives Enter
+    person.hears("prompt", "one")
 
 
 def test_a_pasted_text_of_many_lines_stays_one_prompt(person: Person) -> None:

@@ -51,8 +51,8 @@ _STYLE: Final = Style.from_dict(
 
 
 class InputLine:
-    """Where prompts and commands are written. Enter sends; Alt-Enter, Ctrl-J or a backslash at the
-    end adds a line; a pasted text stays one prompt.
+    """Where prompts and commands are written. Enter sends; Alt-Enter or a backslash at the end adds
+    a line; a pasted text stays one prompt.
 
     Ctrl-C clears the line; on an empty line, the second quits. So does Ctrl-D.
     """
@@ -132,7 +132,9 @@ class InputLine:
         keys = KeyBindings()
         typing = has_focus(DEFAULT_BUFFER)
 
+        # What was typed before the line was on the screen, or at a dumb terminal, ends in Ctrl-J.
         @keys.add("enter", filter=typing)
+        @keys.add("c-j", filter=typing)
         def _(event: KeyPressEvent) -> None:
             buffer = event.current_buffer
             if buffer.document.is_cursor_at_the_end and buffer.text.endswith("\\"):
@@ -142,7 +144,6 @@ class InputLine:
                 buffer.validate_and_handle()
 
         @keys.add("escape", "enter", filter=typing)
-        @keys.add("c-j", filter=typing)
         def _(event: KeyPressEvent) -> None:
             event.current_buffer.insert_text("\n")
 
