@@ -440,7 +440,9 @@ def test_a_result_that_cannot_be_logged_stops_the_batch(
 
     def failing(session: Session, entry: Any) -> str:
         if entry.__struct_config__.tag == "toolResult":
-            raise NotSaved(session.path, OSError(28, "No space left on device"), queued=True)
+            raise NotSaved(
+                session.path, OSError(28, "No space left on device"), kind="fact", queued=True
+            )
         return append(session, entry)
 
     monkeypatch.setattr(Session, "append", failing)

@@ -122,6 +122,10 @@ class Agent:
         Raises:
             NotSaved: the switch could not be logged; the model stays.
         """
+        # Given up half-way, the log would name a model that is not the one asked.
+        await asyncio.shield(asyncio.create_task(self._switch(provider)))
+
+    async def _switch(self, provider: Provider) -> None:
         await asyncio.to_thread(self.session.switch_model, provider.ref)
         self.provider = provider
 
@@ -129,6 +133,7 @@ class Agent:
         """One turn: the prompt, the model's answers and the tools between, to the final answer."""
         self._cancelled = asyncio.Event()
         turn = _Turn()
+        told = len(self.session.notices)
         try:
             await self._log(*self._opening(text))
         except NotSaved as error:
@@ -143,9 +148,10 @@ class Agent:
                 async for event in self._use_tools(turn):
                     yield event
             if turn.over is not None:
-                yield turn.over
-                return
-        yield turn.ended(
+                break
+        for notice in self.session.notices[told:]:
+            yield Notice(notice)
+        yield turn.over or turn.ended(
             "max_turns",
             error=f"stopped after {self._max_turns} answer{'s' * (self._max_turns > 1)}:"
             " say `go on` to continue",

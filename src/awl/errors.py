@@ -6,6 +6,7 @@ what to do.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
@@ -85,18 +86,34 @@ class LogChanged(AwlError):
 class NotSaved(AwlError):
     """An append failed. The file ends where it did before.
 
-    `queued` tells whether the entry waits in the session to be written later (a fact: an answer, a
-    tool's result) or was refused (an intent: a prompt, the start of a tool).
+    `kind` is that of what was appended. An intent (a prompt, the start of a tool) is not acted on.
+    A fact (an answer, a tool's result) is `queued`, to be written later, unless too much waits
+    already. A partial answer is only shown.
     """
 
-    def __init__(self, path: Path, cause: Exception, *, queued: bool, waiting: int = 0) -> None:
-        self.path, self.cause, self.queued, self.waiting = path, cause, queued, waiting
+    def __init__(
+        self,
+        path: Path,
+        cause: Exception,
+        *,
+        kind: Literal["intent", "fact", "partial"],
+        queued: bool,
+        waiting: int = 0,
+    ) -> None:
+        self.path, self.cause, self.kind = path, cause, kind
+        self.queued, self.waiting = queued, waiting
         reason = getattr(cause, "strerror", None) or str(cause)
-        then = (
-            f"it is kept in memory and will be written as soon as that works ({waiting} waiting)"
-            if queued
-            else "nothing was done; free space or mend the disk, then try again"
-        )
+        where = getattr(cause, "filename", None)
+        if where and os.fspath(where) != os.fspath(path):
+            reason = f"{reason} ({where})"
+        if queued:
+            then = f"it is kept in memory and written as soon as that works ({waiting} waiting)"
+        elif kind == "intent":
+            then = "nothing was done; free space or mend the disk, then try again"
+        elif kind == "partial":
+            then = "what is shown of the answer is not kept so far"
+        else:
+            then = f"{waiting} entries wait already, and this one is lost with this process"
         super().__init__(f"NOT SAVED to {path}: {reason}; {then}")
 
 

@@ -13,7 +13,7 @@ import secrets
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -255,11 +255,13 @@ class Session:
                 self._flush()
                 return self._write(timed)
             except _CANNOT_WRITE as error:
-                fact = all(map(_is_fact, timed))
-                queued = fact and self.unsaved + len(timed) <= MOST_QUEUED
+                kind = _kind(timed)
+                queued = kind == "fact" and self.unsaved + len(timed) <= MOST_QUEUED
                 if queued:
                     self._queue.append(timed)
-                raise NotSaved(self.path, error, queued=queued, waiting=self.unsaved) from error
+                raise NotSaved(
+                    self.path, error, kind=kind, queued=queued, waiting=self.unsaved
+                ) from error
 
     def append_message(
         self,
@@ -320,7 +322,9 @@ class Session:
             try:
                 self._flush()
             except _CANNOT_WRITE as error:
-                raise NotSaved(self.path, error, queued=True, waiting=self.unsaved) from error
+                raise NotSaved(
+                    self.path, error, kind="fact", queued=True, waiting=self.unsaved
+                ) from error
             return before
 
     def rewind(self, entry_id: str | None) -> str:
@@ -528,8 +532,15 @@ class Session:
         ]
 
 
+def _kind(entries: Sequence[Entry]) -> Literal["intent", "fact", "partial"]:
+    """What a batch of entries is: facts record what has happened already."""
+    if all(map(_is_fact, entries)):
+        return "fact"
+    return "partial" if all(isinstance(entry, PartialEntry) for entry in entries) else "intent"
+
+
 def _is_fact(entry: Entry) -> bool:
-    """Whether an entry records what has happened already. All others are intents."""
+    """Whether an entry records what has happened already."""
     if isinstance(entry, MessageEntry):
         return entry.message.role == "assistant" or (
             entry.message.role == "user" and not is_prompt(entry.message.said())
