@@ -191,14 +191,12 @@ class Agent:
     async def _ask(self, turn: _Turn) -> AsyncIterator[AgentEvent]:
         """One answer of the model, from request to log."""
         turn.calls = []
-        thinking = True
         waits = iter(RETRIES)
         while True:
             answer = Answer()
-            request = self._request(thinking, turn)
-            for change in turn.changes:
-                if change not in self._last_changes:
-                    yield Notice(f"sent to the model: {change}")
+            request = self._request(turn)
+            if turn.changes and turn.changes != self._last_changes:
+                yield Notice(f"sent to the model: {'; '.join(turn.changes)}")
             self._last_changes = turn.changes
             try:
                 async for event in self._stream(request, answer):
@@ -209,8 +207,8 @@ class Agent:
                     async for event in self._broken_off(turn, answer, error):
                         yield event
                     return
-                if error.fault == "refused" and thinking and turn.sends_thinking:
-                    thinking = False
+                if error.fault == "refused" and turn.sends_thinking:
+                    turn.thinking = False
                     yield Notice("the model refused its own reasoning; asking without it")
                     continue
                 wait = next(waits, None) if error.transient else None
@@ -230,8 +228,8 @@ class Agent:
             async for event in self._answered(turn, answer.completed):
                 yield event
 
-    def _request(self, thinking: bool, turn: _Turn) -> Request:
-        sent = view(self.session.state, self.provider.ref, thinking=thinking)
+    def _request(self, turn: _Turn) -> Request:
+        sent = view(self.session.state, self.provider.ref, thinking=turn.thinking)
         turn.changes = sent.changes
         turn.sends_thinking = any(
             isinstance(block, Thinking | RedactedThinking)
@@ -243,7 +241,7 @@ class Agent:
             messages=sent.messages,
             tools=tuple(tool.spec for tool in self._tools.values()),
             read_blob=self.session.blobs.get,
-            thinking=thinking,
+            thinking=turn.thinking,
         )
 
     async def _stream(self, request: Request, answer: Answer) -> AsyncIterator[AgentEvent]:
@@ -379,6 +377,7 @@ class _Turn:
         self.calls: list[ToolUse] = []
         self.text = ""
         self.changes: tuple[str, ...] = ()
+        self.thinking = True  # until the model refused its own: then not again in this turn
         self.sends_thinking = False
         self.over: TurnEnded | None = None
         self._usage: Usage | None = None
