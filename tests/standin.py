@@ -151,10 +151,15 @@ Part = Say | Think | Redacted | Call | Wait | Hold | Drop | End | StreamError
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer. `stop` is the wire's own word, if it is not what the parts imply."""
+    """An answer. `stop` is the wire's own word, if it is not what the parts imply.
+
+    `after` stands still, as a `Hold` would, behind the first piece of the stream that holds these
+    words: also in the middle of a part.
+    """
 
     parts: Sequence[Part] = ()
     stop: str = ""
+    after: str = ""
     model: str = ""
     input_tokens: int = 20
     output_tokens: int = 7
@@ -290,7 +295,15 @@ class StandIn:
             return error(answer)
         if not isinstance(answer, Answer):
             answer = Answer(tuple(answer))
-        return _Stream(self, frames(answer, body, self._numbers))
+        return _Stream(self, _held(frames(answer, body, self._numbers), answer.after))
+
+
+def _held(frames: Iterator[Frame], after: str) -> Iterator[Frame]:
+    for frame in frames:
+        yield frame
+        if after and isinstance(frame, str) and after in frame:
+            yield Hold()
+            after = ""
 
 
 def _bearer(request: Request) -> str:
