@@ -27,6 +27,7 @@ NAMED: Final[Mapping[str, ProviderFault]] = {
     "invalid_api_key": "auth",
     "model_not_found": "model",
     "context_length_exceeded": "context_length",
+    "string_above_max_length": "context_length",
     "rate_limit_exceeded": "rate_limit",
     "insufficient_quota": "refused",  # a 429 that waiting does not mend
     "server_error": "overloaded",
@@ -49,7 +50,10 @@ TOO_LONG: Final = re.compile(
 )
 """Sentences by which servers refuse a request for its length."""
 
-TOO_LONG_ADVICE: Final = "everything is kept; go on with a model that takes more (--model, /model), or begin a new session"
+TOO_LONG_ADVICE: Final = (
+    "everything is kept; go on with a model that takes more (--model, /model), or begin a new"
+    " session"
+)
 
 ADVICE: Final[Mapping[ProviderFault, tuple[str, str]]] = {
     "auth": ("refused the API key", "check {key}"),
