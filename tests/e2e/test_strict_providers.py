@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,18 +92,6 @@ STAGES = (
         cancelled=(("one",), ("two",)),
     ),
 )
-
-
-@pytest.fixture(scope="module")
-def forks() -> Iterator[Forks]:
-    with Forks() as running:
-        yield running
-
-
-@pytest.fixture
-def server() -> Iterator[StandIn]:
-    with StandIn() as running:
-        yield running
 
 
 class Played:
