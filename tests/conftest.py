@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from acting import Stage
 from running import Awl
+from standin import StandIn
+from zygote import Forks
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -28,3 +31,17 @@ def awl(tmp_path: Path) -> Awl:
 def stage(tmp_path: Path) -> Stage:
     """An agent in this process, with a scripted model and the real tools."""
     return Stage(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def forks() -> Iterator[Forks]:
+    """Runs awl as processes that need not import the SDKs first."""
+    with Forks() as running:
+        yield running
+
+
+@pytest.fixture
+def server() -> Iterator[StandIn]:
+    """A model server that is as strict as the real ones."""
+    with StandIn() as running:
+        yield running
