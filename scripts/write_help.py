@@ -19,6 +19,21 @@ Exit codes: 0; 1 for an error, with one line on stderr that begins `awl: ` and s
 2 for wrong usage; 128 + n after signal n. An ID is a session's id, a prefix of it that no other
 session has, or the path of a log. Lists and texts are for people and may change; `--json` is for
 programs.
+
+## For programs
+
+`awl -p TEXT` prints the last answer on stdout, and what a person should know on stderr; on a
+terminal all text is shown as it comes. `--output json` prints one object: `session_id` (null when
+nothing is kept), `text`, `usage` (as in the log, or null), `stop_reason` (stop, length, aborted,
+error, max_turns, unsaved) and, if there is one, `error`. `--output stream-json` prints one event a
+line, each with a `type`: turn_started, text, thinking, tool_composing, answer_completed,
+tool_started, tool_output, tool_finished, notice, retrying, unsaved, saved, and last turn_ended,
+which has the fields of the object.
+
+`awl sessions --json` is an array of {id, title, status, cwd, provider, model, created, updated,
+message_count, event_count, path, forked_from}; `status` is open, interrupted or idle. `awl sessions
+show ID --json` is {session, damage: [{line, start, end, reason}], entries}: the same facts, the
+lines that cannot be read, and the log's entries as they are.
 """
 
 

@@ -967,7 +967,7 @@ def test_without_the_command_lines_libraries_the_install_command_is_told(awl: Aw
         "raise ModuleNotFoundError('No module named click', name='click')"
     )
     told = error_with(awl, {"PYTHONPATH": str(hide)})
-    assert told == "awl: the command line is not installed: run `pip install 'awl-agent[cli]'`\n"
+    assert told == "awl: the command line needs more: run `pip install click rich prompt_toolkit`\n"
 
 
 def error_with(awl: Awl, env: dict[str, str]) -> str:
@@ -992,3 +992,20 @@ def test_interrupting_a_command_is_exit_130_without_a_traceback(awl: Awl) -> Non
 def waits_for_input(pid: int) -> bool:
     wchan = Path(f"/proc/{pid}/wchan")
     return not wchan.exists() or "pipe" in wchan.read_text()
+
+
+def test_options_of_a_conversation_do_not_go_with_other_commands(awl: Awl) -> None:
+    told = awl("-p", "hi", "sessions", code=2).err
+    assert "do not go with `sessions`" in told
+
+
+def test_a_group_without_a_command_shows_its_help(awl: Awl) -> None:
+    assert "Commands:" in awl("config", code=2).out
+
+
+def test_only_a_session_is_printed(awl: Awl) -> None:
+    secret = awl.home / "secret.txt"
+    secret.write_text("a\nb\n")
+    done = awl("sessions", "resume", str(secret), "--print", code=1)
+    assert done.out == ""
+    assert "no session header" in done.err

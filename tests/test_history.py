@@ -79,7 +79,7 @@ def test_an_answer_of_another_model_than_was_asked_is_marked(awl: Awl) -> None:
 @pytest.mark.parametrize(
     ("entries", "output"),
     [
-        ([started("t1")], "[interrupted: started, outcome unknown]"),
+        ([started("t1")], "[interrupted: started, outcome unknown; it may still run]"),
         ([started("t1"), recorded("t1", "it ran")], "it ran"),
     ],
 )
@@ -238,7 +238,7 @@ def test_the_banner_says_what_is_resumed(awl: Awl) -> None:
     assert info.interrupted
     assert [(call.summary, call.known) for call in info.open_calls] == [
         ("$ ls", "finished"),
-        ("$ ls", "started, outcome unknown"),
+        ("$ ls", "started, outcome unknown; it may still run"),
     ]
     assert info.notices == ("a notice",)
     assert str(info.model) == "play/scripted"

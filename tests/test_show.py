@@ -116,7 +116,7 @@ def test_a_session_for_people_names_its_damage_and_takes_a_range(
     awl: Awl, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = awl.write_log(user("first"), b"bad\n", assistant("second"), user("third"))
-    show.print_session(path, Range(2, 3))
+    show.print_session(path, Range(2, 3), lines=5)
     out = capsys.readouterr().out
     assert "only this line is lost" in " ".join(out.split())
     assert "second" in out

@@ -211,10 +211,10 @@ def test_approval_is_asked_and_a_denial_is_logged(awl: Awl) -> None:
     with Terminal(awl) as terminal:
         terminal.say("go")
         terminal.see("Run bash?")
-        terminal.type("y", end="")
+        terminal.type("y")
         until((awl.work / "one").exists)
         terminal.see("Run bash?")
-        terminal.type("n", end="")
+        terminal.type("n")
         terminal.see("That was it.")
         assert terminal.leave() == 0
     assert not (awl.work / "two").exists()

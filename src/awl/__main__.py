@@ -12,7 +12,7 @@ def main() -> None:
     except ModuleNotFoundError as missing:
         if missing.name != "click":
             raise
-        sys.exit("awl: the command line is not installed: run `pip install 'awl-agent[cli]'`")
+        sys.exit("awl: the command line needs more: run `pip install click rich prompt_toolkit`")
     sys.exit(run(sys.argv[1:]))
 
 

@@ -222,22 +222,36 @@ def restored_model(
 
 
 def named_model(config: Config, name: str, provider: str) -> ProviderSettings:
-    """The settings for a model by name: a provider's, PROVIDER/MODEL, or a model of `provider`.
+    """The settings for a model by name: a provider's, PROVIDER/MODEL, a model that is configured,
+    or another model of `provider`.
 
     Raises:
-        ConfigError: there is no such provider.
+        ConfigError: there is none of that name. A local provider has the one model it loads.
     """
     by_name = {known.name: known for known in config.providers}
     if name in by_name:
         return by_name[name]
     head, slash, model = name.partition("/")
     if slash and head in by_name and model:
-        return msgspec.structs.replace(by_name[head], model=model)
-    if provider not in by_name:
+        return _with_model(by_name[head], model, config)
+    own = by_name.get(provider)
+    with_it = [known for known in config.providers if known.model == name and known != own]
+    if with_it and (own is None or own.type == "local"):
+        return with_it[0]
+    if own is None:
         raise ConfigError(
             f"no provider is named {provider!r}: choose {', '.join(by_name)}", path=config.path
         )
-    return msgspec.structs.replace(by_name[provider], model=name)
+    return _with_model(own, name, config)
+
+
+def _with_model(settings: ProviderSettings, model: str, config: Config) -> ProviderSettings:
+    if settings.type == "local" and model != settings.model:
+        choices = ", ".join(f"{known.name}/{known.model}" for known in config.providers)
+        raise ConfigError(
+            f"{settings.name} has no model {model!r}: choose one of {choices}", path=config.path
+        )
+    return msgspec.structs.replace(settings, model=model)
 
 
 def _ref(settings: ProviderSettings) -> ModelRef:

@@ -88,6 +88,8 @@ def cli(
     talks; kill it at any moment and `awl --resume` goes on where it stopped.
     """
     if ctx.invoked_subcommand is not None:
+        if any(value not in (None, False) for value in ctx.params.values()):
+            raise click.UsageError(f"these options do not go with `{ctx.invoked_subcommand}`")
         return
     if output is not None and prompt is None:
         raise click.UsageError("--output goes with -p TEXT")
@@ -235,7 +237,8 @@ def show(session_id: str, events: bool, lo: int | None, hi: int | None, as_json:
         for line in shown.events(path, asked):
             _print(line)
     else:
-        shown.print_session(path, asked)
+        lines = _config(None).session.resume.expand_default_lines
+        shown.print_session(path, asked, lines=lines)
 
 
 @sessions.command()
@@ -407,6 +410,9 @@ def run(arguments: Sequence[str]) -> int:
         code = cli.main(list(arguments), prog_name="awl", standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+        return 2
     except click.UsageError as error:
         where = error.ctx.command_path if error.ctx else "awl"
         _say(f"{error.format_message()} (`{where} --help` tells more)")

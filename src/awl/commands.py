@@ -163,11 +163,18 @@ def completions(line: str, agent: AgentAccess) -> list[tuple[str, str]]:
     return [(choice, "") for choice in command.choices(agent) if argument in choice]
 
 
+_KEYS: Final = (
+    "Enter sends; Alt-Enter, or a backslash at the end of a line, adds a line; Up brings back what",
+    "was sent. Ctrl-C ends a turn or clears the line; Ctrl-D on an empty line quits.",
+    "A prompt that begins with / is written with //.",
+)
+
+
 async def _help(agent: AgentAccess, argument: str) -> Reply:
     rows = [(" ".join(filter(None, (f"/{c.name}", c.usage))), c.help) for c in COMMANDS]
     width = max(len(usage) for usage, _ in rows)
     lines = [f"{usage:{width}}  {help}" for usage, help in rows]
-    return Reply(text="\n".join([*lines, "", "A prompt that begins with / is written with //."]))
+    return Reply(text="\n".join([*lines, "", *_KEYS]))
 
 
 async def _model(agent: AgentAccess, argument: str) -> Reply:
@@ -240,7 +247,7 @@ def _unknown(name: str) -> Reply:
 
     near = [known for known in _BY_NAME if name and known.startswith(name.lower())]
     near = near or get_close_matches(name.lower(), _BY_NAME, n=1)
-    advice = f"did you mean /{near[0]}?" if near else "/help lists what there is;"
+    advice = f"did you mean /{near[0]}?" if near else "/help lists what there is."
     return Reply(
         text=f"There is no command /{one_line(name, 40)}: {advice}"
         " To send a prompt that begins with /, write //.",

@@ -610,15 +610,15 @@ def _toml_fault(message: str, text: str) -> tuple[int, str]:
 # --- writing --------------------------------------------------------------------------------------
 
 _COMMENTS: Final[Mapping[str, str]] = {
-    "session.enabled": "false: keep only role and text of each turn, in a database",
+    "session.enabled": "false is not built yet; --no-session keeps nothing of one conversation",
     "session.data_dir": "empty: the default place; relative: to the folder of this file",
     "session.encrypt": "not built yet; the files are readable by you alone",
-    "session.max_event_log_mb": "growth of a log after which its history is condensed",
+    "session.max_event_log_mb": "for condensation, which is not built yet; so is the next section",
     "session.condense.condense_provider": "empty: the session's own",
     "session.condense.threshold": "part of the context window, above 0 and at most 1",
     "session.condense.keep_recent": "entries that stay as they are",
     "session.resume.show_banner": "say what is resumed",
-    "session.resume.expand_default_lines": "lines of a long text shown before it is folded",
+    "session.resume.expand_default_lines": "lines of a tool's output that the history shows",
     "agent.provider": "empty: the first below that needs no key or whose key is set",
     "agent.approval": "ask | auto | deny: before a tool changes something",
     "agent.max_turns": "model calls that one prompt may take",
@@ -626,6 +626,10 @@ _COMMENTS: Final[Mapping[str, str]] = {
     "llm.providers.api_key_env": "the variable that holds the key, never the key",
     "llm.providers.base_url": "empty: the provider's own; else any compatible server",
     "llm.providers.context_window": "tokens",
+    "llm.providers.wire": "openai only: chat | responses",
+    "llm.providers.path": "scripted: its file of turns; local: another GGUF file",
+    "llm.providers.max_tokens": "of an answer; 0: a default",
+    "llm.providers.thinking_budget": "anthropic only: tokens of reasoning; 0: none",
 }
 
 
@@ -654,7 +658,7 @@ def _tables(config: Config, *, commented: bool) -> Iterator[str]:
         yield _table(f"[{title}]", title, struct, names, commented)
     for number, provider in enumerate(config.providers):
         # Of a provider, what differs from the plain case says all; the first also shows the rest.
-        shown = ("name", "type", "model", "api_key_env", "base_url", "context_window")
+        shown = provider.__struct_fields__
         plain = ProviderSettings(name="", type="")
         names = tuple(
             name

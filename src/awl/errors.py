@@ -50,7 +50,8 @@ class SessionBusy(AwlError):
         self.path, self.pid, self.host = path, pid, host
         who = f"process {pid}" if pid is not None else "another process"
         where = f" on {host}" if host else ""
-        super().__init__(f"the session is open in {who}{where}: close it there first ({path})")
+        end = f", or end it with `kill {pid}`" if pid is not None else ""
+        super().__init__(f"the session is open in {who}{where}: close it there first{end} ({path})")
 
 
 class NotASession(AwlError):

@@ -26,7 +26,7 @@ from awl.tools import Tool, all_tools
 
 KNOWN: Final = {
     "not_started": "never started",
-    "unknown": "started, outcome unknown",
+    "unknown": "started, outcome unknown; it may still run",
     "finished": "finished",
 }
 

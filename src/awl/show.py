@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Iterator
@@ -28,9 +29,10 @@ from awl.entries import (
     ToolResultEntry,
     UnknownEntry,
 )
+from awl.errors import NewerFormat
 from awl.log.scan import BLOCK, read_at
 from awl.printing import one_line
-from awl.replay import damage_notices, read
+from awl.replay import check_first_line, damage_notices, read
 from awl.state import entry_type
 from awl.store.files import describe
 
@@ -87,8 +89,8 @@ def events(path: Path, asked: Range) -> Iterator[str]:
         bad = next(damage, None)
 
 
-def print_session(path: Path, asked: Range) -> None:
-    """Print a session for people."""
+def print_session(path: Path, asked: Range, *, lines: int) -> None:
+    """Print a session for people, and of tools' output so many lines."""
     from awl.channels.display import make_console, print_history, words
     from awl.history import history
 
@@ -105,11 +107,18 @@ def print_session(path: Path, asked: Range) -> None:
     console.print(words("  ".join(facts), "dim"))
     for notice in damage_notices(path, state):
         console.print(words(notice, "yellow"))
-    print_history((item for item in history(state) if asked.holds(item.seq)), console)
+    items = (item for item in history(state) if asked.holds(item.seq))
+    print_history(items, console, lines=lines)
 
 
 def raw_lines(path: Path) -> Iterator[bytes]:
-    """The complete lines of a log as they are, newline included."""
+    """The complete lines of a log as they are, newline included.
+
+    Raises:
+        NotASession: it is none.
+    """
+    with contextlib.suppress(NewerFormat):  # to be read it need not be understood
+        check_first_line(path)
     fd = os.open(path, os.O_RDONLY)
     try:
         offset, rest = 0, b""

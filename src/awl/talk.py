@@ -19,6 +19,7 @@ from awl.entries import EndReason
 from awl.errors import NotSaved
 from awl.events import (
     AgentEvent,
+    AnswerCompleted,
     AnswerText,
     Notice,
     Retrying,
@@ -52,7 +53,7 @@ async def _terminal(
     from awl.channels.terminal import Terminal
 
     keeps = sessions_dir(config, environ) / ".awl" / "prompts" if wanted.kept else None
-    channel = Terminal(history_file=keeps)
+    channel = Terminal(history_file=keeps, history_lines=config.session.resume.expand_default_lines)
     approve = {"ask": channel.approve, "auto": None, "deny": _deny}[config.agent.approval]
     app = begin(config, environ, wanted, approve=None if yes else approve, resume=resume)
     app.agent.notify = channel.notify
@@ -208,6 +209,8 @@ def _show(event: AgentEvent, output: str) -> None:
     match event:
         case AnswerText(text=text) if output == "text" and sys.stdout.isatty():
             print(safe(text), end="", flush=True)
+        case AnswerCompleted() if output == "text" and sys.stdout.isatty():
+            print(flush=True)
         case ToolStarted(summary=summary) if sys.stderr.isatty():
             _tell(summary)
         case ToolFinished(content=content, is_error=True, name=name):
@@ -229,9 +232,7 @@ def _finish(app: App, ended: TurnEnded, output: str) -> None:
             "stop_reason": ended.stop_reason,
         }
         print(_ascii({**facts, "error": ended.error} if ended.error else facts))
-    elif output == "text" and sys.stdout.isatty():
-        print()
-    elif output == "text" and ended.text:
+    elif output == "text" and ended.text and not sys.stdout.isatty():
         print(safe(ended.text))
     if ended.error and output != "stream-json" and ended.stop_reason != "unsaved":
         _tell(ended.error)  # what is unsaved was told when it happened

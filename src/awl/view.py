@@ -35,8 +35,8 @@ WORDLESS = "[a message without words]"
 _STATUS_TEXT = {
     "not_started": "[interrupted: this tool call was never started]",
     "unknown": (
-        "[interrupted: no result was recorded. The call may or may not have run, wholly or in part;"
-        " check its effects before relying on them]"
+        "[interrupted: no result was recorded. The call may or may not have run, wholly or in part,"
+        " and may still be running; check its effects before relying on them]"
     ),
 }
 

@@ -121,7 +121,7 @@ def test_history_says_who_said_what() -> None:
         "── Saturday 25 April 2026 ──",
         f"you {SAYS}fix it\nplease",
         f"claude {SAYS.strip()}\n  │ 0\n  │ 1\n  │ 2\n  │ … (+7 lines)\nI look.",
-        "● bash  $ ls\n  │ a\n  │ b\n  │ c\n  │ d\n  │ e\n  │ … (+5 lines)",
+        "● bash  $ ls\n  │ a\n  │ b\n  │ c\n  │ … (+5 lines)\n  │ i\n  │ j",
         "● read  x\n  │ no such file",
         "── a line is missing here ──\nit was damaged",
         "── Monday 27 April 2026 ──",

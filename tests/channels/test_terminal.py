@@ -387,7 +387,7 @@ def test_twenty_columns_are_enough(folder: Path) -> None:
             someone.sees("test/model")
         someone.types("tool" + ENTER)
         someone.sees("always")
-        someone.types("y")
+        someone.types("y" + ENTER)
         someone.hears("approval", "once")
         someone.types(CTRL_D)
         assert someone.leaves() == 0
@@ -418,13 +418,16 @@ def test_no_color_is_honoured(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("key", "answer"), [("y", "once"), ("a", "always"), ("n", "deny"), ("N", "deny")]
 )
-def test_one_key_answers_whether_a_tool_may_run(person: Person, key: str, answer: str) -> None:
+def test_a_letter_and_enter_answer_whether_a_tool_may_run(
+    person: Person, key: str, answer: str
+) -> None:
     person.types("tool" + ENTER)
     for line in SCRIPT.split("\n"):  # all of a call is there to read, not one line of it
         person.sees(line)
     person.sees("Run bash?")
-    person.types("x" + ENTER)  # keys without a meaning answer nothing
-    person.types(key)
+    person.types("yes, and a lot more" + ENTER)  # what is no answer allows nothing
+    person.types("yy\x7f\x7f" + key)
+    person.types(ENTER)
     person.hears("approval", answer)
     person.sees("did not allow" if answer == "deny" else "done")
     person.is_asked()
@@ -445,7 +448,7 @@ def test_ctrl_c_at_the_question_denies_and_ends_the_turn(person: Person) -> None
 def test_keys_pressed_before_the_question_do_not_answer_it(person: Person) -> None:
     person.types("tool" + ENTER + "y")
     person.sees("Run bash?")
-    person.types("n")
+    person.types("n" + ENTER)
     person.hears("approval", "deny")
 
 

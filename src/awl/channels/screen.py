@@ -175,7 +175,7 @@ class Screen:
         elif isinstance(event, Notice):
             self._print("note", words(event.text, "dim"))
         elif isinstance(event, Retrying):
-            again = f"asking again in {event.seconds:.0f} s"
+            again = f"asking again in {event.seconds:g} s"
             self._print("note", words(f"No answer: {event.reason}; {again}", "yellow"))
             self._do("waiting to ask again")
         elif isinstance(event, Unsaved):

@@ -17,7 +17,15 @@ from rich.console import Console
 
 from awl.agent import Approval
 from awl.channels import prompt
-from awl.channels.display import banner, call_details, inset, make_console, show_reply, words
+from awl.channels.display import (
+    RESULT_LINES,
+    banner,
+    call_details,
+    inset,
+    make_console,
+    show_reply,
+    words,
+)
 from awl.channels.prompt import InputLine, Question, quiet_keys
 from awl.channels.screen import TICK, Screen
 from awl.commands import AgentAccess, BannerInfo, Reply, as_prompt, is_command, run
@@ -62,9 +70,17 @@ class TerminalApp(AgentAccess, Protocol):
 class Terminal:
     """A person at a terminal. `approve` is an `Approver` for the agent."""
 
-    def __init__(self, *, history_file: Path | None = None, console: Console | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        history_file: Path | None = None,
+        history_lines: int = RESULT_LINES,
+        console: Console | None = None,
+    ) -> None:
+        """`history_lines`: how many lines of a tool's output `/history` shows."""
         self.console = make_console() if console is None else console
         self._history_file = history_file
+        self._history_lines = history_lines
         self._screen = Screen(self.console)
         self._app: TerminalApp | None = None
         self._line: InputLine | None = None
@@ -140,7 +156,7 @@ class Terminal:
         finally:
             self._command = None
         with suppress(OSError):
-            show_reply(reply, self.console)
+            show_reply(reply, self.console, lines=self._history_lines)
             self.console.print()
         return reply.quit
 
@@ -249,7 +265,9 @@ class Terminal:
         """What the toolbar says. Asked once a prompt: the toolbar is drawn at every key."""
         parts = [str(app.model), app.session_id]
         if self._usage is not None:
-            parts.append(f"{self._usage.input:,} tokens in, {self._usage.output:,} out")
+            usage = self._usage
+            read = usage.input + (usage.cache_read or 0) + (usage.cache_write or 0)
+            parts.append(f"{read:,} tokens in, {usage.output:,} out")
         return " · ".join(filter(None, parts))
 
     def _warm(self, app: TerminalApp) -> None:

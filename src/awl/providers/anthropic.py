@@ -29,7 +29,7 @@ from awl.providers import (
     ToolUseDelta,
 )
 from awl.providers.sdk import SdkProvider
-from awl.providers.wire import NO_PICTURE, picture, require, tool_input
+from awl.providers.wire import NO_PICTURE, intact, picture, require, tool_input
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic, AsyncStream
@@ -51,7 +51,7 @@ class AnthropicProvider(SdkProvider["AsyncAnthropic"]):
     """A model behind the Messages API."""
 
     def __init__(self, settings: ProviderSettings, api_key: str) -> None:
-        require("anthropic", "anthropic", "the library for Anthropic's models")
+        require("anthropic", "the library for Anthropic's models")
         super().__init__(settings, ENDPOINT)
         self._api_key = api_key
 
@@ -207,7 +207,9 @@ class _Answer:
                 return Text(text=block.text + text)
             case Thinking() as block:
                 signature = (block.signature or "") + self._signatures.get(index, "")
-                return Thinking(thinking=block.thinking + text, signature=signature or None)
+                thinking = block.thinking + text
+                signed = bool(signature) and intact(thinking)
+                return Thinking(thinking=thinking, signature=signature if signed else None)
             case ToolUse() as block:
                 return ToolUse(id=block.id, name=block.name, input=text or block.input)
             case block:

@@ -40,7 +40,7 @@ class OpenAIProvider(SdkProvider["AsyncOpenAI"]):
     """The part that both of OpenAI's APIs share: the client."""
 
     def __init__(self, settings: ProviderSettings, api_key: str) -> None:
-        require("openai", "openai", "the library for OpenAI's models")
+        require("openai", "the library for OpenAI's models")
         super().__init__(settings, ENDPOINT)
         self._api_key = api_key
 

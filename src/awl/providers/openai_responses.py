@@ -32,7 +32,7 @@ from awl.providers import (
 )
 from awl.providers.faults import fault_of, one_line
 from awl.providers.openai import OpenAIProvider
-from awl.providers.wire import NO_PICTURE, data_url, tool_arguments
+from awl.providers.wire import NO_PICTURE, data_url, intact, tool_arguments
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI, AsyncStream
@@ -230,6 +230,8 @@ def _thought(item: dict[str, Any]) -> Thinking | RedactedThinking:
     sealed = rest.pop("encrypted_content", None)
     parts = [*item.get("summary", ()), *(item.get("content") or ())]
     words = "\n\n".join(part["text"] for part in parts)
+    if not intact(words):
+        return Thinking(thinking=words)
     if words or not sealed:
         return Thinking(thinking=words, signature=sealed, provider_data=rest)
     return RedactedThinking(data=sealed, provider_data=rest)
@@ -265,7 +267,7 @@ def _input(block: Text | Image, request: Request) -> dict[str, Any]:
 def _output(result: ToolResult, request: Request) -> str | list[dict[str, Any]]:
     if not result.images:
         return result.content
-    words = [{"type": "input_text", "text": result.content}] if result.content else []
+    words = [{"type": "input_text", "text": result.content}] if result.content.strip() else []
     return [*words, *(_input(image, request) for image in result.images)]
 
 

@@ -15,10 +15,10 @@ from awl.providers import Request
 NO_PICTURE: Final = "[picture not available]"
 
 
-def require(module: str, extra: str, what: str) -> None:
+def require(module: str, what: str) -> None:
     """Raise `MissingExtra` unless `module` can be imported. It is not imported here."""
     if importlib.util.find_spec(module) is None:
-        raise MissingExtra(what, f"pip install 'awl-agent[{extra}]'")
+        raise MissingExtra(what, f"pip install {module}")
 
 
 def tool_input(text: str) -> dict[str, Any]:
@@ -34,6 +34,16 @@ def tool_arguments(text: str) -> str:
     """A tool call's input as the text of an object: the model's own, if it is one."""
     value = tool_input(text)
     return msgspec.json.encode(value).decode() if value == {"raw": text} else text
+
+
+def intact(text: str) -> bool:
+    """Whether the log keeps this text as it is. It replaces lone surrogates, and what was signed
+    with them would not be taken back without them."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def picture(image: Image, request: Request) -> str | None:
