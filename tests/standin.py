@@ -492,7 +492,10 @@ def _event(data: JSON) -> str:
 
 
 def _json(data: JSON) -> str:
-    return json.dumps(data, separators=(",", ":"), ensure_ascii=False)
+    text = json.dumps(data, separators=(",", ":"), ensure_ascii=False)
+    if any("\ud800" <= char <= "\udfff" for char in text):  # UTF-8 has no lone surrogates
+        return json.dumps(data, separators=(",", ":"))
+    return text
 
 
 def _pieces(part: Say | Think | Call) -> list[str]:
