@@ -14,11 +14,13 @@ from typing import Final, Literal
 from awl.answer import Answer, arrive
 from awl.batch import Batch
 from awl.conversation import (
+    Image,
     Message,
     ModelRef,
     RedactedThinking,
     Text,
     Thinking,
+    ToolResult,
     ToolUse,
 )
 from awl.entries import (
@@ -211,6 +213,10 @@ class Agent:
                     turn.thinking = False
                     yield Notice("the model refused its own reasoning; asking without it")
                     continue
+                if error.fault == "picture" and turn.sends_pictures:
+                    turn.pictures = False
+                    yield Notice("the model refused a picture; asking without pictures")
+                    continue
                 wait = next(waits, None) if error.transient else None
                 if wait is None:
                     turn.over = turn.ended("error", error=str(error))
@@ -236,11 +242,16 @@ class Agent:
             for message in sent.messages
             for block in message.content
         )
+        turn.sends_pictures = turn.pictures and any(
+            isinstance(block, Image) or (isinstance(block, ToolResult) and block.images)
+            for message in sent.messages
+            for block in message.content
+        )
         return Request(
             system=sent.system,
             messages=sent.messages,
             tools=tuple(tool.spec for tool in self._tools.values()),
-            read_blob=self.session.blobs.get,
+            read_blob=self.session.blobs.get if turn.pictures else None,
             thinking=turn.thinking,
         )
 
@@ -379,6 +390,8 @@ class _Turn:
         self.changes: tuple[str, ...] = ()
         self.thinking = True  # until the model refused its own: then not again in this turn
         self.sends_thinking = False
+        self.pictures = True  # until the model refused one
+        self.sends_pictures = False
         self.over: TurnEnded | None = None
         self._usage: Usage | None = None
 

@@ -148,6 +148,7 @@ ProviderFault = Literal[
     "overloaded",  # 5xx
     "connection",  # no answer, or the stream broke off
     "refused",  # 4xx: the request itself was refused
+    "picture",  # a picture in the request was refused: this one, or any
     "model",  # no such model
     "internal",  # the provider's part in this process failed
 ]

@@ -13,7 +13,7 @@ import zlib
 
 import pytest
 from running import HARMFUL, JSON, Awl, kind
-from standin import Call, Say, StandIn, Think
+from standin import Call, Fail, Say, StandIn, Think
 from wires import NAMES, configure, told
 from zygote import Forks
 
@@ -167,6 +167,30 @@ def test_images_as_results_are_kept_and_sent_everywhere(
     go_on_everywhere(awl, forks, server)
     for request in server.requests[-3:]:
         assert "[picture not available]" in json.dumps(request.body)
+
+
+REFUSED_PICTURES = {
+    "claude": "messages.2.content.0.tool_result.content.1: Could not process image",
+    "chat": "Invalid content type. image_url is only supported by certain models.",
+    "responses": "The image data you provided does not represent a valid image.",
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_picture_that_is_refused_does_not_block_the_session(
+    awl: Awl, forks: Forks, server: StandIn, name: str
+) -> None:
+    configure(awl, server, first=name)
+    (awl.work / "a.png").write_bytes(png()[:20])  # it begins like a picture
+    refuses = Fail(400, REFUSED_PICTURES[name])
+    server.plays([Call("read", {"path": "a.png"})], refuses, [Say("Seen.")], refuses, [Say("On.")])
+    assert forks(awl, "-y", "-p", "go").out == "Seen.\n"
+    done = forks(awl, "--resume", "-p", "next")
+    assert done.out == "On.\n"
+    assert done.err.count("the model refused a picture; asking without pictures") == 1
+    data = base64.b64encode(png()[:20]).decode()
+    assert [data in json.dumps(body) for body in server.bodies] == [False, True, False, True, False]
+    assert all(request.refusal is None for request in server.requests)
 
 
 INPUTS = (

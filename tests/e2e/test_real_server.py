@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import random
+from typing import Any
 
 import pytest
 from histories import ACCIDENTS, ANTHROPIC, JUMPS, OPENAI, TALK, Step, story
 
 from awl.config import ProviderSettings
-from awl.conversation import Message, ModelRef, text_message
+from awl.conversation import BlobRef, Image, Message, ModelRef, text_message
 from awl.errors import ProviderError
 from awl.providers import Completed, Provider, Request, StreamEvent, ToolSpec, connect, local
 from awl.view import view
@@ -44,13 +45,13 @@ def sdk(wire: str) -> Provider:
     return connect(settings, {"KEY": model.key})
 
 
-def ask(wire: str, *messages: Message, system: str | None = None) -> list[StreamEvent]:
+def ask(wire: str, *messages: Message, **more: Any) -> list[StreamEvent]:
     """Every event of one answer."""
 
     async def asking() -> list[StreamEvent]:
         provider = sdk(wire)
         try:
-            request = Request(system=system, messages=messages, tools=[BASH])
+            request = Request(**{"system": None, "messages": messages, "tools": [BASH], **more})
             return [event async for event in provider.stream(request)]
         finally:
             await provider.close()
@@ -99,6 +100,15 @@ def test_whatever_of_many_things_happened(wire: str) -> None:
 def test_a_batch_that_was_killed_is_answered(wire: str) -> None:
     tools = [("tools", n, "words") for n in (2, 14, 29, 5 * 3 + 2, 9998)]
     check_answered(wire, [("prompt", 1, "go"), *tools, ("reopen", 1, "")], OPENAI)
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_a_model_that_cannot_see_says_so(wire: str) -> None:
+    """So that it is asked again without pictures, instead of the same thing after a while."""
+    picture = Image(mime_type="image/png", blob=BlobRef("0" * 64, 3))
+    with pytest.raises(ProviderError) as caught:
+        ask(wire, Message("user", (picture,)), read_blob=lambda _: b"png")
+    assert caught.value.fault == "picture"
 
 
 @pytest.mark.parametrize("wire", WIRES)

@@ -50,6 +50,9 @@ TOO_LONG: Final = re.compile(
 )
 """Sentences by which servers refuse a request for its length."""
 
+PICTURE: Final = re.compile(r"\bimages?\b|\bimage_url\b|\bmultimodal\b", re.IGNORECASE)
+"""Sentences by which servers refuse a picture: too large, not valid, or of no use to the model."""
+
 TOO_LONG_ADVICE: Final = (
     "everything is kept; go on with a model that takes more (--model, /model), or begin a new"
     " session"
@@ -61,6 +64,7 @@ ADVICE: Final[Mapping[ProviderFault, tuple[str, str]]] = {
     "rate_limit": ("limits the rate of requests", "wait a moment, then try again"),
     "overloaded": ("cannot answer now", "wait a moment, then try again"),
     "connection": ("could not be reached, or broke off", "check the network and {endpoint}"),
+    "picture": ("refused a picture", "take a smaller one, or a model that sees"),
     "refused": ("refused the request", "what it says should tell why"),
     "model": ("does not know the model", "check the name {model!r} and {endpoint}"),
     "internal": ("answered in a way that awl does not understand", "check {endpoint}"),
@@ -99,6 +103,8 @@ def fault_of(status: int | None, facts: Mapping[str, str]) -> ProviderFault | No
     message = facts.get("message", "")
     if status in (None, 200, 400, 413, 422, 429) and TOO_LONG.search(message):
         return "context_length"
+    if status in (400, 413, 415, 422, 500) and PICTURE.search(message):
+        return "picture"
     for name in (facts.get("code"), facts.get("type")):
         # "api_error" is what proxies call everything, refusals too: there the status knows more.
         vague = name == "api_error" and status is not None and 400 <= status < 500
