@@ -31,6 +31,8 @@ from standin import (
 from wires import NAMES, configure, told
 from zygote import Forks
 
+from awl.history import KNOWN
+
 THOUGHT = "I think that both are needed."
 WORDS = "Let me look at both."
 PIECE = 7
@@ -100,6 +102,7 @@ class Played:
     def __init__(self, awl: Awl, forks: Forks, server: StandIn, origin: str) -> None:
         self.awl, self.forks, self.server, self.origin = awl, forks, server, origin
         self.commands = ("", "")
+        self.told = ""
         configure(awl, server, first=origin)
 
     def end(self, stage: Stage, signal: str, code: int) -> None:
@@ -129,7 +132,10 @@ class Played:
         )
 
     def run(self, *arguments: str, code: int = 0, stop: tuple[str, str] | None = None) -> str:
-        return self.forks(self.awl, *arguments, code=code, stop=stop).out
+        done = self.forks(self.awl, *arguments, code=code, stop=stop)
+        assert done.err.count("sent to the model: ") <= 1, "more than one quiet line a request"
+        self.told = done.err
+        return done.out
 
     def resume(self, prompt: str, *options: str) -> list[tuple[str, str]]:
         """Go on: it must succeed, leave the old bytes alone and add what belongs to this turn.
@@ -257,10 +263,12 @@ def test_killed_at_every_stage_it_goes_on(
     played = Played(awl, forks, server, origin)
     played.end(stage, "SIGKILL", -9)
     check_going_on(played, stage, stage.killed)
+    known = "that was interrupted is answered with what is known of it"
+    assert (known in played.told) == bool({NEVER, UNKNOWN} & {*stage.killed})
     shown = played.run("sessions", "show", awl.id)
     assert ("(interrupted" in shown or "[interrupted" in shown) == bool(stage.killed or stage.shown)
-    assert shown.count("[interrupted: never started]") == stage.killed.count(NEVER)
-    assert shown.count("[interrupted: started, outcome unknown]") == stage.killed.count(UNKNOWN)
+    assert shown.count(f"[interrupted: {KNOWN['not_started']}]") == stage.killed.count(NEVER)
+    assert shown.count(f"[interrupted: {KNOWN['unknown']}]") == stage.killed.count(UNKNOWN)
 
 
 @pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.name)
@@ -271,6 +279,20 @@ def test_cancelled_at_every_stage_it_goes_on(
     played.end(stage, "SIGINT", 130)
     check_going_on(played, stage, stage.cancelled, branching=False)
     assert "[interrupted" not in played.run("sessions", "show", awl.id)
+
+
+def test_a_process_of_its_own_is_killed_and_goes_on(awl: Awl, server: StandIn) -> None:
+    """The same once with nothing imported before: `python -m awl`."""
+    configure(awl, server)
+    call = Call("bash", {"command": "kill -KILL $PPID"})
+    server.plays([Think(THOUGHT), Say(WORDS), call, call], [Say("On.")])
+    awl("-y", "-p", "go", code=-9)
+    before = awl.log.read_bytes()
+    assert awl("--resume", "-p", "next").out == "On.\n"
+    assert awl.log.read_bytes().startswith(before)
+    who = [who for who, _ in told(server.bodies[-1])]
+    assert who == ["user", "thought", "assistant", *["call"] * 2, *["result"] * 2, "user"]
+    assert server.requests[-1].refusal is None
 
 
 # -- answers that fail -----------------------------------------------------------------------------
