@@ -318,12 +318,41 @@ def test_retries_end(stage: Stage, at_once: None) -> None:
     assert len(stage.model.requests) == 4
 
 
-@pytest.mark.parametrize("fault", ["auth", "refused", "model", "context_length"])
+@pytest.mark.parametrize("fault", ["auth", "refused", "model"])
 def test_a_fault_that_lasts_is_not_retried(stage: Stage, at_once: None, fault: str) -> None:
     stage.set([{"error": {"fault": fault, "message": "no"}}])
     stage.prompt("go")
     assert (stage.ended.stop_reason, stage.ended.error) == ("error", "no")
     assert len(stage.model.requests) == 1
+
+
+def test_a_prompt_that_is_too_long_is_taken_back_and_stays_in_the_log(stage: Stage) -> None:
+    too_long = {"error": {"fault": "context_length", "message": "too long"}}
+    stage.set({"when": "long", "steps": [too_long]}, [say("One.")], [say("Two.")])
+    stage.prompt("first", "long", "next")
+    refused = stage.seen(TurnEnded)[1]
+    assert refused.prompt_refused
+    assert refused.error is not None
+    assert refused.error.startswith("too long; your prompt was taken back")
+    assert "rewind" in stage.kinds
+    asked = [message.text for message in stage.model.requests[-1].messages]
+    assert asked == ["first", "One.", "next"]
+    assert stage.ended.text == "Two."
+
+
+def test_a_first_prompt_that_is_too_long_leaves_an_empty_session(stage: Stage) -> None:
+    too_long = {"error": {"fault": "context_length", "message": "too long"}}
+    stage.set({"when": "long", "steps": [too_long]}, [say("One.")])
+    stage.prompt("long", "next")
+    request = stage.model.requests[-1]
+    assert [message.text for message in request.messages] == ["next"]
+    assert request.system == "You are a test."
+
+
+def test_system_text_that_is_no_utf8_is_logged_once(stage: Stage) -> None:
+    stage.set([say("One.")], [say("Two.")], system="in caf\udce9")
+    stage.prompt("a", "b")
+    assert stage.kinds.count("system") == 1
 
 
 def test_a_stream_that_breaks_after_output_is_logged_and_not_retried(

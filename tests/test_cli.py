@@ -251,7 +251,7 @@ def test_a_stored_provider_that_is_gone_is_an_error_with_choices(awl: Awl) -> No
     before = snapshot(awl.sessions)
     told = error(awl, "--resume", "-p", "again")
     assert "other/model-2" in told
-    assert "--provider (play, renamed" in told
+    assert "--provider NAME` (play, renamed" in told
     assert snapshot(awl.sessions) == before
     assert awl("--resume", "-p", "again", "--provider", "renamed").out == "Hello there.\n"
 
@@ -1009,3 +1009,41 @@ def test_only_a_session_is_printed(awl: Awl) -> None:
     done = awl("sessions", "resume", str(secret), "--print", code=1)
     assert done.out == ""
     assert "no session header" in done.err
+
+
+def test_an_empty_id_is_no_id(awl: Awl) -> None:
+    awl("-p", "hi")
+    assert "no session matches" in awl("--resume", "", "-p", "again", code=1).err
+
+
+def test_where_the_directory_was_deleted_what_needs_none_works(awl: Awl) -> None:
+    awl("-p", "hi")
+    gone = awl.home / "gone"
+    script = f'mkdir {gone}; cd {gone}; rmdir {gone}; exec "$@"'
+    for arguments, code in ((["--all"], 0), ([], 1)):
+        ended = subprocess.run(
+            ["/bin/sh", "-c", script, "sh", *awl.command("sessions", *arguments)],
+            env=awl.env,
+            capture_output=True,
+            text=True,
+        )
+        assert ended.returncode == code, ended.stderr
+    assert "name one with --cwd DIR" in ended.stderr
+
+
+def test_a_title_cannot_forge_a_row(awl: Awl) -> None:
+    path = awl.write_log(user("a"), {"type": "title", "title": "one\n01a22996  a false row"})
+    assert len(awl("sessions", "--all").lines) == 1
+    assert path.exists()
+
+
+@pytest.mark.parametrize("odd", ["9" * 5000, "[" * 985 + "]" * 985, "NaN"])
+def test_json_of_a_session_is_json_whatever_its_lines_hold(awl: Awl, odd: str) -> None:
+    path = awl.write_log(user("a"))
+    with path.open("a") as log:
+        log.write('{"type":"x","id":"q2","parentId":null,"timestamp":"","z":' + odd + "}\n")
+    shown = json.loads(
+        awl("sessions", "show", str(path), "--json").out,
+        parse_constant=lambda name: pytest.fail(name),
+    )
+    assert len(shown["entries"]) + len(shown["damage"]) == 2

@@ -456,3 +456,10 @@ def test_rendered_settings_read_back_as_the_same(place: Place) -> None:
 def test_what_is_shown_says_which_file_was_read(place: Place) -> None:
     assert str(place.file) in render(place.load("")).split("\n")[0]
     assert "no file" in render(Config())
+
+
+def test_a_folder_with_a_nul_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text('[session]\ndata_dir = "a\\u0000b"\n')
+    with pytest.raises(ConfigError, match="data_dir"):
+        load({"AWL_CONFIG": str(path), "HOME": "/h"})

@@ -969,3 +969,40 @@ def test_a_value_that_json_cannot_hold_is_refused_and_nothing_is_written(tmp_pat
     with pytest.raises(InvalidEntry, match="cannot be logged"):
         session.append_message(odd)
     assert not session.path.exists()
+
+
+def test_a_copy_holds_what_another_program_emptied_and_the_blobs(tmp_path: Path) -> None:
+    session = Session.create(tmp_path / "s", str(tmp_path), MODEL)
+    session.append_message(PROMPT)
+    output = session.blobs.put(b"the whole output")
+    session.append(
+        ToolResultEntry(
+            tool_use_id="t",
+            name="bash",
+            content="cut",
+            output=output,
+            is_error=False,
+            duration_ms=1,
+        )
+    )
+    session.path.write_bytes(b"")
+    with pytest.raises(NotSaved):
+        session.append_message(text_message("assistant", "late"))
+    copy = tmp_path / "copy.jsonl"
+    session.save_copy(copy)
+    session.close()
+    kept = Session.open(copy)
+    assert [m.text for m in kept.conversation.messages] == [PROMPT.text, "late"]
+    assert kept.blobs.get(output) == b"the whole output"
+    kept.close()
+
+
+def test_a_log_that_was_moved_while_it_was_open_is_not_written_to(tmp_path: Path) -> None:
+    session = Session.create(tmp_path / "s", str(tmp_path), MODEL)
+    session.append_message(PROMPT)
+    moved = session.path.rename(tmp_path / "moved.jsonl")
+    before = moved.read_bytes()
+    with pytest.raises(NotSaved, match="moved or deleted"):
+        session.append_message(PROMPT)
+    assert moved.read_bytes() == before
+    session.close()

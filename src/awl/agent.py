@@ -26,6 +26,7 @@ from awl.conversation import (
 from awl.entries import (
     Entry,
     PartialEntry,
+    RewindEntry,
     Usage,
 )
 from awl.errors import NotSaved, ProviderError
@@ -100,7 +101,7 @@ class Agent:
         self.provider = provider
         self._tools = {tool.spec.name: tool for tool in tools}
         self._approve = approve
-        self._system = system
+        self._system = None if system is None else _as_logged(system)
         self._max_turns = max_turns
         self.notify: Callable[[AgentEvent], None] = lambda event: None
         self.refusal = DENIED
@@ -134,7 +135,7 @@ class Agent:
     async def prompt(self, text: str) -> AsyncGenerator[AgentEvent, None]:
         """One turn: the prompt, the model's answers and the tools between, to the final answer."""
         self._cancelled = asyncio.Event()
-        turn = _Turn()
+        turn = _Turn(self.session.leaf_id)
         told = len(self.session.notices)
         try:
             await self._log(*self._opening(text))
@@ -217,6 +218,10 @@ class Agent:
                     turn.pictures = False
                     yield Notice("the model refused a picture; asking without pictures")
                     continue
+                if error.fault == "context_length" and not turn.answers:
+                    async for event in self._take_back(turn, error):
+                        yield event
+                    return
                 wait = next(waits, None) if error.transient else None
                 if wait is None:
                     turn.over = turn.ended("error", error=str(error))
@@ -233,6 +238,17 @@ class Agent:
         else:
             async for event in self._answered(turn, answer.completed):
                 yield event
+
+    async def _take_back(self, turn: _Turn, error: ProviderError) -> AsyncIterator[AgentEvent]:
+        """A prompt that no request can hold would block the session: it is gone back from. It stays
+        in the log, and returns to the person."""
+        why = f"{error}; your prompt was taken back, and the session goes on without it"
+        try:
+            await self._log(RewindEntry(parent_id=turn.before))
+        except NotSaved as problem:
+            yield self._unsaved(problem)
+            why = str(error)
+        turn.over = turn.ended("error", error=why, prompt_refused=True)
 
     def _request(self, turn: _Turn) -> Request:
         sent = view(self.session.state, self.provider.ref, thinking=turn.thinking)
@@ -281,6 +297,7 @@ class Agent:
 
     async def _answered(self, turn: _Turn, completed: Completed) -> AsyncIterator[AgentEvent]:
         """Log a complete answer, and see what it asks for."""
+        turn.answers += 1
         turn.add_usage(completed.usage)
         message = Message("assistant", completed.content)
         if all(block in _NOTHING for block in completed.content):
@@ -384,7 +401,9 @@ class Agent:
 class _Turn:
     """What is known of the running turn. `over` is its last event, once there is one."""
 
-    def __init__(self) -> None:
+    def __init__(self, before: str | None) -> None:
+        self.before = before  # the entry that the prompt follows
+        self.answers = 0
         self.calls: list[ToolUse] = []
         self.text = ""
         self.changes: tuple[str, ...] = ()
@@ -410,6 +429,11 @@ class _Turn:
         self, stop_reason: str, *, error: str | None = None, prompt_refused: bool = False
     ) -> TurnEnded:
         return TurnEnded(stop_reason, self.text, self._usage, error, prompt_refused)
+
+
+def _as_logged(text: str) -> str:
+    """A text as the log holds it: lone surrogates, as in a directory's name, become U+FFFD."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _sum(one: int | None, other: int | None) -> int | None:

@@ -207,7 +207,7 @@ def restored_model(
     if known is None:
         raise ConfigError(
             f"the session was with {stored}, and no provider {stored.provider!r} is configured:"
-            f" choose one with --provider ({choices})",
+            f" choose one with `awl --resume ID --provider NAME` ({choices})",
             path=config.path,
         )
     endpoint = with_base_url(known, environ).endpoint

@@ -30,6 +30,9 @@ Examples:
 """
 
 
+_LATEST = "\0"  # no id, and nothing that an empty variable could give
+
+
 class _Examples(click.Group):
     """Help in the order in which the commands were written."""
 
@@ -48,7 +51,7 @@ class _Examples(click.Group):
     "--resume",
     metavar="[ID]",
     is_flag=False,
-    flag_value="",
+    flag_value=_LATEST,
     default=None,
     help="Continue the latest session of this directory, or the one with this id, prefix or path.",
 )
@@ -129,9 +132,9 @@ def _to_resume(config: Config, wanted: Wanted, resume: str) -> Path | None:
     from awl.app import open_store
 
     store = open_store(config, os.environ)
-    if resume:
+    if resume != _LATEST:
         return store.resolve(resume)
-    cwd = wanted.cwd or os.getcwd()  # noqa: PTH109 - compared by identity
+    cwd = _here(wanted.cwd)
     found = store.latest(cwd)
     if found is None:
         _say(f"no session of {cwd} yet: starting one")
@@ -207,7 +210,8 @@ def _list(everywhere: bool, cwd: str | None, limit: int | None, as_json: bool) -
     for info in found:
         messages = f"{info.message_count} message{'' if info.message_count == 1 else 's'}"
         mark = "" if info.status == "idle" else f"({info.status}) "
-        _print(f"{short[info.id]}  {_local(info.created)}  {messages}  {mark}{info.title}".rstrip())
+        row = f"{short[info.id]}  {_local(info.created)}  {messages}  {mark}{info.title}"
+        _print(row.rstrip().replace("\n", "␊"))  # a row cannot be forged
     if not found:
         _say("no sessions" if where is None else f"no sessions of {where}: --all lists all")
 
@@ -342,7 +346,10 @@ def config_init(force: bool) -> None:
 def _config(cwd: str | None) -> Config:
     from awl.config import load
 
-    return load(os.environ, Path(cwd) if cwd else Path.cwd())
+    if cwd is None:
+        with contextlib.suppress(FileNotFoundError):  # gone: then it has no settings either
+            cwd = os.getcwd()  # noqa: PTH109
+    return load(os.environ, Path(cwd) if cwd else None)
 
 
 def _store() -> Store:
@@ -364,7 +371,10 @@ def _directory(given: str) -> str:
 
 def _here(cwd: str | None) -> str:
     """The directory that is meant; it need not exist any more."""
-    return str(Path(cwd).expanduser().absolute()) if cwd else os.getcwd()  # noqa: PTH109
+    try:
+        return str(Path(cwd).expanduser().absolute()) if cwd else os.getcwd()  # noqa: PTH109
+    except FileNotFoundError:
+        raise AwlError("the current directory was deleted: name one with --cwd DIR") from None
 
 
 def _local(timestamp: str) -> str:

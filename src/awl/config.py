@@ -290,8 +290,10 @@ def _alternatives(words: Iterable[str]) -> str:
     return f"{', '.join(others)} or {last}" if others else last
 
 
+_PATH: Final = _Allowed(lambda value: "\0" not in value, "must be a path, without a NUL")
+
 _RULES: Final[Mapping[type[msgspec.Struct], Mapping[str, _Allowed]]] = {
-    SessionSettings: {"max_event_log_mb": _at_least(1)},
+    SessionSettings: {"max_event_log_mb": _at_least(1), "data_dir": _PATH},
     Condense: {
         "threshold": _Allowed(lambda value: 0 < value <= 1, "must be above 0 and at most 1"),
         "keep_recent": _at_least(0),
@@ -309,6 +311,7 @@ _RULES: Final[Mapping[type[msgspec.Struct], Mapping[str, _Allowed]]] = {
             "must be an address that begins with http:// or https://",
         ),
         "wire": _one_of("chat", "responses"),
+        "path": _PATH,
         "context_window": _at_least(0),
         "max_tokens": _at_least(0),
         "thinking_budget": _at_least(0),

@@ -10,6 +10,7 @@ import base64
 import contextlib
 import os
 import secrets
+import shutil
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -399,13 +400,15 @@ class Session:
             self._closed = True
 
     def save_copy(self, path: Path) -> None:
-        """Write the whole session, what is queued included, to another place.
+        """Write the whole session, what is queued and its blobs included, to another place.
 
         Raises:
             OSError: it could not be written, or something is there already. Nothing of it is left.
         """
         path = path.expanduser().absolute()
         with self._guard:
+            if self.kept and self.blobs.directory.is_dir():
+                shutil.copytree(self.blobs.directory, Blobs(path).directory)
             out = create_private(path)
             try:
                 for piece in self._written():
@@ -424,8 +427,8 @@ class Session:
     # -- inside ----------------------------------------------------------------------------------
 
     def _written(self) -> Iterator[bytes]:
-        """What the log holds, in pieces; of a session without a file, what it would hold."""
-        if self._log is None:
+        """What the log holds, in pieces; where it holds it no more, or never did, what is known."""
+        if self._log is None or os.fstat(self._log.fd).st_size < self._log.end:
             yield encode(self.header)
             for position in range(len(self._state.entries)):
                 yield encode(self._state.body(position))

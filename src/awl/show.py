@@ -30,6 +30,7 @@ from awl.entries import (
     UnknownEntry,
 )
 from awl.errors import NewerFormat
+from awl.log.line import loads
 from awl.log.scan import BLOCK, read_at
 from awl.printing import one_line
 from awl.replay import check_first_line, damage_notices, read
@@ -59,7 +60,7 @@ def as_json(path: Path, asked: Range) -> dict[str, Any]:
             for bad in state.damage
         ],
         "entries": [
-            json.loads(state.read(start, end))
+            _as_is(state.read(start, end))
             for seq, start, end in zip(state.seqs, state.starts, state.ends, strict=True)
             if asked.holds(seq)
         ],
@@ -135,6 +136,17 @@ def _row(seq: int, timestamp: str, kind: str, said: str) -> str:
     """One entry on one line, whatever its fields hold."""
     facts = f"{seq}  {one_line(timestamp, 40)}  {one_line(kind, 40)}"
     return f"{facts}  {one_line(said, _WIDTH)}".rstrip()
+
+
+def _as_is(line: bytes) -> Any:
+    """The entry on a line; as text where its JSON is such that no other program would take it."""
+    text = line.decode()
+    try:
+        found = loads(text)
+        json.dumps(found, allow_nan=False)
+    except (ValueError, RecursionError):
+        return {"line": text}
+    return found
 
 
 def _kind(entry: Entry) -> str:

@@ -72,8 +72,7 @@ async def _terminal(
         reason = "shutdown" if code else "user_quit"
     finally:
         await app.close()
-        saved = await _settle(app, channel.ask_path)
-        app.session.close(reason)
+        saved = _close(app, reason, saved=await _settle(app, channel.ask_path))
     if not saved:
         return 1
     if app.session.born and app.session.kept:
@@ -103,6 +102,15 @@ async def _settle(app: App, ask_path: Callable[[str], Awaitable[str | None]] | N
             _tell(f"the whole session is in {path}")
             return False
     return False
+
+
+def _close(app: App, reason: EndReason, *, saved: bool) -> bool:
+    """Close the session, which tries once more to write what is queued. Whether all is saved."""
+    app.session.close(reason)
+    if not saved and not app.session.unsaved:
+        _tell("it could be written after all: everything is saved")
+        return True
+    return saved
 
 
 # -- one turn --------------------------------------------------------------------------------------
@@ -161,8 +169,7 @@ async def _once(
         reason = "shutdown"
     finally:
         await app.close()
-        saved = await _settle(app, None)
-        app.session.close(reason)
+        saved = _close(app, reason, saved=await _settle(app, None))
     if unread is not None:
         raise unread
     _finish(app, ended, output)

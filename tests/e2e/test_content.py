@@ -227,7 +227,7 @@ def test_tool_input_of_any_kind_is_kept_and_sent(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_request_that_is_too_long_is_told_and_the_session_goes_on_with_another_model(
+def test_a_prompt_that_is_too_long_is_told_and_taken_back_and_the_session_goes_on(
     awl: Awl, forks: Forks, name: str
 ) -> None:
     with StandIn(context_tokens=8000) as small, StandIn() as large:
@@ -243,14 +243,17 @@ def test_a_request_that_is_too_long_is_told_and_the_session_goes_on_with_another
         (line,) = done.err.splitlines()
         assert "more than the model can take" in line
         assert "--model" in line
-        assert awl.entries()[-2]["message"]["content"][0]["text"] == long
+        assert awl.entries()[-3]["message"]["content"][0]["text"] == long
         assert len(small.requests) == 2  # it is not tried again
+        small.plays([Say("Yes again.")])
+        assert forks(awl, "--resume", "-p", "short").out == "Yes again.\n"
         large.plays([Say("Long.")])
         assert forks(awl, "--resume", "--provider", "large", "-p", "next").out == "Long.\n"
         assert told(large.bodies[0]) == [
             ("user", "go"),
             ("assistant", "Yes."),
-            ("user", long),
+            ("user", "short"),
+            ("assistant", "Yes again."),
             ("user", "next"),
         ]
 
@@ -263,7 +266,7 @@ def test_a_request_that_is_too_long_for_the_local_model(
     long = "word " * 9000
     done = forks(awl, "-p", long, code=1)
     assert "--model" in done.err
-    assert kind(awl.entries()[-2]) == "user"
+    assert kind(awl.entries()[-3]) == "user"
     server.plays([Say("Long.")])
     assert forks(awl, "--resume", "--provider", "chat", "-p", "next").out == "Long.\n"
-    assert told(server.bodies[0]) == [("user", long), ("user", "next")]
+    assert told(server.bodies[0]) == [("user", "next")]

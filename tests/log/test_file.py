@@ -478,7 +478,7 @@ def test_a_log_that_was_deleted_while_open_takes_nothing_more(
         other.replace(path)
     else:
         path.unlink()
-    with pytest.raises(FileNotFoundError, match="deleted or replaced"):
+    with pytest.raises(FileNotFoundError, match="moved or deleted"):
         log.append(LINES[1])
     log.close()
     assert names_in(tmp_path) == ([NAME] if replaced else [])

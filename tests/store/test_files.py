@@ -411,3 +411,16 @@ def test_titles_are_one_line_and_not_too_long() -> None:
     assert title_of(" \n\n a b \nc") == "a b"
     assert title_of("x" * 80) == "x" * 80
     assert title_of("x" * 81) == "x" * 79 + "\u2026"
+
+
+def test_a_folder_and_a_log_behind_links_are_found(
+    store: Store, place: Path, tmp_path: Path
+) -> None:
+    log = put(store, place)
+    folder = log.parent.rename(tmp_path / "elsewhere")
+    log.parent.symlink_to(folder)
+    assert [info.id for info in store.list(str(place)).sessions] == [session_id(6)]
+    moved = (folder / log.name).rename(tmp_path / log.name)
+    (folder / log.name).symlink_to(moved)
+    assert [info.id for info in store.list(str(place)).sessions] == [session_id(6)]
+    assert store.resolve(session_id(6)) == moved.resolve()

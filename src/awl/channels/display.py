@@ -23,6 +23,9 @@ from awl.printing import one_line, safe
 RESULT_LINES: Final = 5
 _THINKING_LINES: Final = 3
 
+_LONGEST_MARKDOWN: Final = 20_000
+"""Characters of a message that are rendered; a longer one is printed as it is, which is quick."""
+
 SAYS: Final = "\u203a "
 """Stands between who speaks and what is said; also the prompt."""
 
@@ -168,7 +171,7 @@ def _print_message(
         console.print(thought(item.thinking, width=console.width))
         head = Text()
     console.print(head, end="")
-    if item.kind == "assistant":
+    if item.kind == "assistant" and len(item.text) <= _LONGEST_MARKDOWN:
         answer = MarkdownStream(console, style=style, column=cell_len(head.plain))
         answer.feed(item.text)
         answer.finish()

@@ -164,10 +164,16 @@ class LogFile:
             # A sync failed: what the file holds now is known only by reading it.
             self._cut_back()
         found = os.fstat(self.fd)
-        if found.st_nlink == 0:
-            raise OSError(errno.ENOENT, "the log was deleted or replaced while it was open")
+        if not self._is_at_path(found):
+            raise OSError(errno.ENOENT, "the log was moved or deleted while it was open")
         if found.st_size != self.end:
             raise LogChanged(self.path, self.end, found.st_size)
+
+    def _is_at_path(self, found: os.stat_result) -> bool:
+        try:
+            return os.path.samestat(found, self.path.stat())
+        except FileNotFoundError:
+            return False
 
     def _cut_back(self) -> None:
         """After a failed append: the file ends again in the last acknowledged line."""

@@ -102,7 +102,7 @@ def encode_held(entry: EntryT) -> tuple[bytes, EntryT]:
         data = _encoder.encode(plain)
         differs = isinstance(plain, dict) or b'"providerData":' in data
     except UnicodeEncodeError:
-        data = _encoder.encode(_loads(json.dumps(msgspec.to_builtins(plain))))
+        data = _encoder.encode(loads(json.dumps(msgspec.to_builtins(plain))))
         differs = True
     if differs:  # a surrogate is gone, or a NaN, or a tuple has become a list
         entry = _read_back(entry, data)
@@ -194,7 +194,7 @@ def _whole(outer: Outer) -> bool:
 
 def _object(line: bytes) -> dict[str, Any]:
     try:
-        found = _loads(line.decode())
+        found = loads(line.decode())
     except ValueError as error:
         raise BadLine(_reason(line, error)) from None
     if not isinstance(found, dict):
@@ -202,8 +202,13 @@ def _object(line: bytes) -> dict[str, Any]:
     return found
 
 
-def _loads(text: str) -> Any:
-    """What a JSON text says; lone surrogates become U+FFFD."""
+def loads(text: str) -> Any:
+    """What a JSON text says, leniently; lone surrogates become U+FFFD.
+
+    Raises:
+        ValueError: it is no JSON.
+        RecursionError: it is nested too deeply.
+    """
     text = _ESCAPE.sub(lambda escape: "\\ufffd" if escape["lone"] else escape[0], text)
     return json.loads(text, parse_int=_integer)
 
@@ -315,7 +320,7 @@ _NEUTRAL: Final[Mapping[str, dict[str, Any]]] = {
 
 def _header(found: dict[str, Any]) -> Header:
     return Header(
-        version=_take(found, "version", int, 1),
+        version=_version(found.get("version", 1)),
         id=found["id"],
         timestamp=_take(found, "timestamp", str, ""),
         cwd=_take(found, "cwd", str, ""),
@@ -325,6 +330,14 @@ def _header(found: dict[str, Any]) -> Header:
         endpoint=_take(found, "endpoint", str, None),
         cwd_bytes=_take(found, "cwdBytes", str, None),
     )
+
+
+def _version(given: Any) -> int:
+    """A format version, however it is written: a newer one must not be taken for an old one."""
+    try:
+        return int(float(given))
+    except (TypeError, ValueError, OverflowError):
+        return 1
 
 
 # The three bulky types are total: where `Outer` reads a line, these give an entry of its type, so

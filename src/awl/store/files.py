@@ -103,7 +103,7 @@ class Store:
         """All logs, in order of name. The trash and the databases are passed over; a folder that
         cannot be read is added to `unreadable` and hides no other."""
         for folder in _entries(self.root):
-            if folder.name.startswith(".") or not folder.is_dir(follow_symlinks=False):
+            if folder.name.startswith(".") or not folder.is_dir():
                 continue
             try:
                 files = _entries(folder.path)
@@ -112,8 +112,10 @@ class Store:
                     unreadable.append(f"{folder.path}: {_reason(error)}")
                 continue
             for file in files:
-                if parse_log_name(file.name) and file.is_file(follow_symlinks=False):
-                    yield Path(file.path)
+                if parse_log_name(file.name) and file.is_file():
+                    path = Path(file.path)
+                    # What belongs to a log lies beside the real one.
+                    yield path.resolve() if file.is_symlink() else path
 
     def ids(self) -> dict[str, Paths]:
         """The logs by the id of their session: of the header, else of the file's name."""
