@@ -72,7 +72,8 @@ async def _terminal(
         reason = "shutdown" if code else "user_quit"
     finally:
         await app.close()
-        saved = _close(app, reason, saved=await _settle(app, channel.ask_path))
+        saved = await _settle(app, channel.ask_path)
+        _close(app, reason)
     if not saved:
         return 1
     if app.session.born and app.session.kept:
@@ -104,13 +105,12 @@ async def _settle(app: App, ask_path: Callable[[str], Awaitable[str | None]] | N
     return False
 
 
-def _close(app: App, reason: EndReason, *, saved: bool) -> bool:
-    """Close the session, which tries once more to write what is queued. Whether all is saved."""
+def _close(app: App, reason: EndReason) -> None:
+    """Close the session, which tries once more to write what is queued."""
+    waiting = app.session.unsaved
     app.session.close(reason)
-    if not saved and not app.session.unsaved:
+    if waiting and not app.session.unsaved:
         _tell("it could be written after all: everything is saved")
-        return True
-    return saved
 
 
 # -- one turn --------------------------------------------------------------------------------------
@@ -169,7 +169,8 @@ async def _once(
         reason = "shutdown"
     finally:
         await app.close()
-        saved = _close(app, reason, saved=await _settle(app, None))
+        saved = await _settle(app, None)
+        _close(app, reason)
     if unread is not None:
         raise unread
     _finish(app, ended, output)
