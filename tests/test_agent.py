@@ -652,3 +652,15 @@ def test_the_last_event_of_every_turn_says_how_it_ended(stage: Stage) -> None:
     assert [event.entry_id for event in completed] == [
         entry["id"] for entry in stage.log if kind(entry) == "assistant"
     ]
+
+
+def test_a_rewind_behind_a_switch_logs_the_model_again(stage: Stage) -> None:
+    stage.set([say("One.")], [say("Two.")])
+    stage.prompt("a")
+    before = stage.session.leaf_id
+    other = stage.player("other", "model-2", [say("One.")], [say("Two.")])
+    stage.play(stage.agent.switch(other))
+    stage.session.rewind(before)
+    stage.prompt("b")
+    assert stage.session.active_model == other.ref
+    assert stage.kinds[-3:] == ["modelChange", "user", "assistant"]

@@ -25,6 +25,7 @@ from awl.conversation import (
 )
 from awl.entries import (
     Entry,
+    ModelChangeEntry,
     PartialEntry,
     RewindEntry,
     Usage,
@@ -135,10 +136,10 @@ class Agent:
     async def prompt(self, text: str) -> AsyncGenerator[AgentEvent, None]:
         """One turn: the prompt, the model's answers and the tools between, to the final answer."""
         self._cancelled = asyncio.Event()
-        turn = _Turn(self.session.leaf_id)
+        turn = _Turn()
         told = len(self.session.notices)
         try:
-            await self._log(*self._opening(text))
+            turn.opening = [self.session.leaf_id, *await self._log(*self._opening(text))]
         except NotSaved as error:
             yield self._unsaved(error)
             yield turn.ended("unsaved", error=str(error), prompt_refused=True)
@@ -172,7 +173,11 @@ class Agent:
     def _opening(self, text: str) -> list[Entry]:
         """What a prompt adds to the log: the system text where it is not in force yet, and it."""
         entries: list[Entry] = []
-        state = self.session.state
+        state, ref = self.session.state, self.provider.ref
+        if state.entries and state.active_model != ref:  # a rewind may have gone behind a switch
+            entries.append(
+                ModelChangeEntry(provider=ref.provider, model=ref.model, endpoint=ref.endpoint)
+            )
         in_force = next(
             (
                 item.message.text
@@ -244,7 +249,7 @@ class Agent:
         in the log, and returns to the person."""
         why = f"{error}; your prompt was taken back, and the session goes on without it"
         try:
-            await self._log(RewindEntry(parent_id=turn.before))
+            await self._log(RewindEntry(parent_id=turn.opening[-2]))
         except NotSaved as problem:
             yield self._unsaved(problem)
             why = str(error)
@@ -401,8 +406,10 @@ class Agent:
 class _Turn:
     """What is known of the running turn. `over` is its last event, once there is one."""
 
-    def __init__(self, before: str | None) -> None:
-        self.before = before  # the entry that the prompt follows
+    def __init__(self) -> None:
+        self.opening: list[
+            str | None
+        ] = []  # the entry before the turn, and its own up to the prompt
         self.answers = 0
         self.calls: list[ToolUse] = []
         self.text = ""
