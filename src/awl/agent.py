@@ -407,9 +407,8 @@ class _Turn:
     """What is known of the running turn. `over` is its last event, once there is one."""
 
     def __init__(self) -> None:
-        self.opening: list[
-            str | None
-        ] = []  # the entry before the turn, and its own up to the prompt
+        # The entry before the turn, then the turn's own, up to the prompt.
+        self.opening: list[str | None] = []
         self.answers = 0
         self.calls: list[ToolUse] = []
         self.text = ""

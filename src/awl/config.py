@@ -632,7 +632,7 @@ _COMMENTS: Final[Mapping[str, str]] = {
     "llm.providers.wire": "openai only: chat | responses",
     "llm.providers.path": "scripted: its file of turns; local: another GGUF file",
     "llm.providers.max_tokens": "of an answer; 0: a default",
-    "llm.providers.thinking_budget": "anthropic, and openai with responses: tokens of reasoning; 0: none",
+    "llm.providers.thinking_budget": "tokens of reasoning (not for the chat wire); 0: none",
 }
 
 
