@@ -27,8 +27,8 @@ terminal all text is shown as it comes. `--output json` prints one object: `sess
 nothing is kept), `text`, `usage` (as in the log, or null), `stop_reason` (stop, length, aborted,
 error, max_turns, unsaved) and, if there is one, `error`. `--output stream-json` prints one event a
 line, each with a `type`: turn_started, text, thinking, tool_composing, answer_completed,
-tool_started, tool_output, tool_finished, notice, retrying, unsaved, saved, and last turn_ended,
-which has the fields of the object.
+tool_started, tool_output, tool_finished, notice, retrying, unsaved, saved, and last turn_ended with
+`text`, `usage`, `stop_reason`, `error` and `prompt_refused`; what is not set is left out.
 
 `awl sessions --json` is an array of {id, title, status, cwd, provider, model, created, updated,
 message_count, event_count, path, forked_from}; `status` is open, interrupted or idle. `awl sessions

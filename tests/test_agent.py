@@ -664,3 +664,28 @@ def test_a_rewind_behind_a_switch_logs_the_model_again(stage: Stage) -> None:
     stage.prompt("b")
     assert stage.session.active_model == other.ref
     assert stage.kinds[-3:] == ["modelChange", "user", "assistant"]
+
+
+def test_taking_back_goes_no_further_than_the_prompt(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    too_long = {"error": {"fault": "context_length", "message": "too long"}}
+    stage.set({"when": "long", "steps": [too_long]}, [say("One.")], [say("Two.")])
+    append = LogFile.append
+
+    def failing_for_answers(log: LogFile, lines: bytes) -> int:
+        if b"One." in lines and full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return append(log, lines)
+
+    full = [True]
+    monkeypatch.setattr(LogFile, "append", failing_for_answers)
+
+    async def talk() -> None:
+        await stage.turns("first")
+        full.clear()  # there is space again, and the next prompt is quicker than the retry
+        await stage.turns("long", "next")
+
+    stage.play(talk())
+    asked = [message.text for message in stage.model.requests[-1].messages]
+    assert asked == ["first", "One.", "next"]

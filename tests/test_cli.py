@@ -1047,3 +1047,11 @@ def test_json_of_a_session_is_json_whatever_its_lines_hold(awl: Awl, odd: str) -
         parse_constant=lambda name: pytest.fail(name),
     )
     assert len(shown["entries"]) + len(shown["damage"]) == 2
+
+
+def test_starting_the_settings_anew_twice_keeps_both_old_files(awl: Awl) -> None:
+    mine = awl.config.read_text()
+    awl("config", "init", "--force")
+    awl("config", "init", "--force")
+    assert awl.config.with_name("config.toml.bak").read_text() == mine
+    assert awl.config.with_name("config.toml.bak-2").exists()

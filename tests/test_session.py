@@ -1006,3 +1006,49 @@ def test_a_log_that_was_moved_while_it_was_open_is_not_written_to(tmp_path: Path
         session.append_message(PROMPT)
     assert moved.read_bytes() == before
     session.close()
+
+
+def test_a_copy_onto_another_file_leaves_nothing_behind(tmp_path: Path) -> None:
+    session = Session.create(tmp_path / "s", str(tmp_path), MODEL)
+    session.append_message(PROMPT)
+    session.blobs.put(b"large")
+    taken = tmp_path / "taken.jsonl"
+    taken.write_text("mine")
+    with pytest.raises(FileExistsError):
+        session.save_copy(taken)
+    assert taken.read_text() == "mine"
+    assert not (tmp_path / "taken.blobs").exists()
+    session.close()
+
+
+def test_what_cannot_be_written_ever_waits_before_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = Session.create(tmp_path / "s", str(tmp_path), MODEL)
+    session.append_message(PROMPT)
+    answer = text_message("assistant", "there")
+    odd = Message("assistant", (Text(text="odd", provider_data={"handle": object()}),))
+    with monkeypatch.context() as full:
+        full.setattr("awl.log.file.write_all", no_space)
+        with pytest.raises(NotSaved):
+            session.append_message(answer)
+        with pytest.raises(InvalidEntry):
+            session.append_message(odd)
+    assert session.flush() == 1
+    session.close()
+    Session.open(session.path).close()
+
+
+def no_space(fd: int, data: bytes) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_session_moves_to_a_directory_whose_name_is_no_utf8(tmp_path: Path) -> None:
+    there = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9"))
+    there.mkdir()
+    session = Session.create(tmp_path / "s", str(tmp_path), MODEL)
+    session.append_message(PROMPT)
+    session.move(str(there))
+    assert session.cwd == str(there)
+    session.close()
+    assert read(session.path).cwd == str(there)

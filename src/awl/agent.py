@@ -139,12 +139,13 @@ class Agent:
         turn = _Turn()
         told = len(self.session.notices)
         try:
-            turn.opening = [self.session.leaf_id, *await self._log(*self._opening(text))]
+            turn.prompt_id = (await self._log(*self._opening(text)))[-1]
         except NotSaved as error:
             yield self._unsaved(error)
             yield turn.ended("unsaved", error=str(error), prompt_refused=True)
             return
-        yield TurnStarted(self.session.id, self.session.state.turn)
+        shown_id = self.session.id if self.session.kept else ""
+        yield TurnStarted(shown_id, self.session.state.turn)
         for _ in range(self._max_turns):
             async for event in self._ask(turn):
                 yield event
@@ -247,12 +248,15 @@ class Agent:
     async def _take_back(self, turn: _Turn, error: ProviderError) -> AsyncIterator[AgentEvent]:
         """A prompt that no request can hold would block the session: it is gone back from. It stays
         in the log, and returns to the person."""
-        why = f"{error}; your prompt was taken back, and the session goes on without it"
+        prompt = self.session.get(turn.prompt_id)
+        assert prompt is not None
         try:
-            await self._log(RewindEntry(parent_id=turn.opening[-2]))
+            await self._log(RewindEntry(parent_id=prompt.parent_id))
         except NotSaved as problem:
             yield self._unsaved(problem)
-            why = str(error)
+            turn.over = turn.ended("error", error=str(error))
+            return
+        why = f"{error}; your prompt was taken back, and the session goes on without it"
         turn.over = turn.ended("error", error=why, prompt_refused=True)
 
     def _request(self, turn: _Turn) -> Request:
@@ -305,11 +309,13 @@ class Agent:
         turn.answers += 1
         turn.add_usage(completed.usage)
         message = Message("assistant", completed.content)
+        turn.text = message.text
+        # A call was announced and none came: the turn has ended all the same.
+        ended = "stop" if completed.stop_reason == "toolUse" else completed.stop_reason
         if all(block in _NOTHING for block in completed.content):
             yield Notice("the model answered nothing")
-            turn.over = turn.ended(completed.stop_reason)
+            turn.over = turn.ended(ended)
             return
-        turn.text = message.text
         entry = self.session.message_entry(
             message,
             provider=self.provider.ref.provider,
@@ -326,7 +332,7 @@ class Agent:
         yield AnswerCompleted(entry_id, completed.stop_reason, completed.model, completed.usage)
         turn.calls = message.tool_uses
         if not turn.calls:
-            turn.over = turn.ended(completed.stop_reason)
+            turn.over = turn.ended(ended)
 
     async def _broken_off(
         self, turn: _Turn, answer: Answer, error: ProviderError | None
@@ -361,6 +367,8 @@ class Agent:
         """Run what the answer asked for, and log the results as one message."""
         batch = Batch(self.session, self._tools, self._permission, self._cancelled)
         async for event in batch.run(turn.calls):
+            if isinstance(event, Unsaved):
+                self._keep_saving()
             yield event
         unsaved = batch.unsaved
         try:
@@ -391,9 +399,12 @@ class Agent:
 
     def _unsaved(self, error: NotSaved) -> Unsaved:
         """Say that something is not saved, and keep trying if it is queued."""
+        self._keep_saving()
+        return Unsaved(str(error), self.session.unsaved)
+
+    def _keep_saving(self) -> None:
         if self.session.unsaved and (self._saving is None or self._saving.done()):
             self._saving = asyncio.create_task(self._save_queued())
-        return Unsaved(str(error), self.session.unsaved)
 
     async def _save_queued(self) -> None:
         while waiting := self.session.unsaved:
@@ -407,8 +418,7 @@ class _Turn:
     """What is known of the running turn. `over` is its last event, once there is one."""
 
     def __init__(self) -> None:
-        # The entry before the turn, then the turn's own, up to the prompt.
-        self.opening: list[str | None] = []
+        self.prompt_id = ""
         self.answers = 0
         self.calls: list[ToolUse] = []
         self.text = ""

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from time import monotonic
 from typing import Any, Final, TypeVar
 
-from awl.conversation import Image, ToolResult, ToolUse
+from awl.conversation import Image, ToolResult, ToolUse, parse_input
 from awl.entries import Entry, ToolCallEntry, ToolResultEntry
 from awl.errors import NotSaved
-from awl.events import AgentEvent, Notice, ToolFinished, ToolOutput, ToolStarted
+from awl.events import AgentEvent, Notice, ToolFinished, ToolOutput, ToolStarted, Unsaved
 from awl.session import Session
 from awl.tools import MAX_SHOWN, Tool, ToolContext, ToolOutcome
 
@@ -96,7 +95,7 @@ class Batch:
             inbox.put_nowait(None)
 
     async def _use(self, place: int, use: ToolUse, show: Callable[[AgentEvent], None]) -> None:
-        refused = await self._refusal(use)
+        refused = await self._refusal(use, show)
         started = monotonic()
         if refused is None:
             show(ToolStarted(use.id, use.name, self._summary(use)))
@@ -123,9 +122,10 @@ class Batch:
                 await self._log(entry)
             except NotSaved as error:
                 self.unsaved = error
+                show(Unsaved(str(error), self._session.unsaved))
             show(finished)
 
-    async def _refusal(self, use: ToolUse) -> str | None:
+    async def _refusal(self, use: ToolUse, show: Callable[[AgentEvent], None]) -> str | None:
         """Why a call does not run; None when it may and its intent is in the log."""
         tool = self._tools.get(use.name)
         if tool is None:
@@ -149,6 +149,7 @@ class Batch:
             await self._log(ToolCallEntry(tool_use_id=use.id, name=use.name))
         except NotSaved as error:
             self.unsaved = error
+            show(Unsaved(str(error), self._session.unsaved))
             return UNSAVED
         return None
 
@@ -234,17 +235,6 @@ class Batch:
             "AWL_SESSION_ID": self._session.id,
             "AWL_SESSION_FILE": str(self._session.path),
         }
-
-
-def parse_input(text: str) -> Mapping[str, Any] | None:
-    """A tool's input; None when it is not a JSON object. No input at all is an empty one."""
-    if not text.strip():
-        return {}
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) else None
 
 
 def _cut_short(output: str) -> ToolOutcome:

@@ -33,7 +33,7 @@ Examples:
 _LATEST = "\0"  # no id, and nothing that an empty variable could give
 
 
-class _Examples(click.Group):
+class _InOrder(click.Group):
     """Help in the order in which the commands were written."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -41,7 +41,7 @@ class _Examples(click.Group):
 
 
 @click.group(
-    cls=_Examples,
+    cls=_InOrder,
     invoke_without_command=True,
     epilog=EPILOG,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
@@ -163,7 +163,7 @@ def _list_options(command: Any) -> Any:
     return command
 
 
-@cli.group(cls=_Examples, invoke_without_command=True)
+@cli.group(cls=_InOrder, invoke_without_command=True)
 @_list_options
 @click.pass_context
 def sessions(ctx: click.Context, /, **options: Any) -> None:
@@ -275,7 +275,7 @@ def resume(session_id: str, print_only: bool) -> None:
 # -- config ----------------------------------------------------------------------------------------
 
 
-@cli.group(cls=_Examples)
+@cli.group(cls=_InOrder)
 def config() -> None:
     """Where the settings are, and what they are.
 
@@ -330,7 +330,9 @@ def config_init(force: bool) -> None:
     if path.exists():
         if not force:
             raise AwlError(f"{path} is there already: --force replaces it and keeps it as .bak")
-        path.replace(path.with_name(path.name + ".bak"))
+        names = ("", *(f"-{n}" for n in range(2, 1000)))
+        kept = (path.with_name(f"{path.name}.bak{name}") for name in names)
+        path.rename(next(name for name in kept if not name.exists()))
     make_directories(path.parent)
     out = create_private(path)
     try:

@@ -661,15 +661,13 @@ def _tables(config: Config, *, commented: bool) -> Iterator[str]:
         yield _table(f"[{title}]", title, struct, names, commented)
     for number, provider in enumerate(config.providers):
         # Of a provider, what differs from the plain case says all; the first also shows the rest.
-        shown = provider.__struct_fields__
+        first = commented and number == 0
         plain = ProviderSettings(name="", type="")
         names = tuple(
             name
             for name in provider.__struct_fields__
-            if getattr(provider, name) != getattr(plain, name)
-            or (commented and number == 0 and name in shown)
+            if getattr(provider, name) != getattr(plain, name) or first
         )
-        first = commented and number == 0
         yield _table("[[llm.providers]]", "llm.providers", provider, names, first)
 
 

@@ -6,7 +6,7 @@ happened belong to the log's entries (`awl.entries`).
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -134,9 +134,20 @@ class ModelRef(NamedTuple):
         return f"{self.provider}/{self.model}"
 
 
-EMPTY: Final = Conversation(())
-
-
 def text_message(role: Role, text: str) -> Message:
     """A message that is one text block."""
     return Message(role, (Text(text=text),))
+
+
+def parse_input(text: str) -> dict[str, Any] | None:
+    """A tool call's input; None when it is not a JSON object. No input at all is an empty one.
+
+    Strict (RFC 8259): what passes here every provider takes back.
+    """
+    if not text.strip():
+        return {}
+    try:
+        found = msgspec.json.decode(text)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None

@@ -218,9 +218,10 @@ class ModelChangeEntry(EntryBase, frozen=True, kw_only=True, tag="modelChange"):
 
 
 class CwdChangeEntry(EntryBase, frozen=True, kw_only=True, tag="cwdChange"):
-    """The session was re-homed. The last one in the file counts."""
+    """The session was re-homed. The last one in the file counts. `cwd_bytes` as in the header."""
 
     cwd: str
+    cwd_bytes: str | None = None
 
 
 class RewindEntry(EntryBase, frozen=True, kw_only=True, tag="rewind"):

@@ -12,7 +12,7 @@ class AgentEvent(msgspec.Struct, frozen=True, tag_field="type", omit_defaults=Tr
 
 
 class TurnStarted(AgentEvent, frozen=True, tag="turn_started"):
-    """The prompt is in the log."""
+    """The prompt is in the log. `session_id` is empty when nothing is kept."""
 
     session_id: str
     turn_id: int
@@ -101,7 +101,8 @@ class TurnEnded(AgentEvent, frozen=True, tag="turn_ended"):
     """Always the last event of a turn.
 
     `stop_reason`: stop, length, aborted (Ctrl-C), error (see `error`), max_turns, unsaved.
-    `prompt_refused`: the prompt itself is not in the log and should return to the input line.
+    `prompt_refused`: the prompt is not in the log, or was gone back from because no request can
+    hold it: it should return to the input line.
     `text` is the last answer's text; `usage` the sum of this turn's requests.
     """
 

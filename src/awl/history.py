@@ -5,9 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from awl.batch import parse_input
 from awl.commands import INTERRUPTED, OFF_PATH, BannerInfo, HistoryItem, OpenCall, ToolLine
-from awl.conversation import Image, ModelRef, Opaque, RedactedThinking, Text, Thinking, ToolUse
+from awl.conversation import (
+    Image,
+    ModelRef,
+    Opaque,
+    RedactedThinking,
+    Text,
+    Thinking,
+    ToolUse,
+    parse_input,
+)
 from awl.entries import (
     CompactionEntry,
     CondensationEntry,

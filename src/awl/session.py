@@ -159,7 +159,7 @@ class Session:
             if not state.cwd:
                 if cwd is None:
                     raise UnknownDirectory(path)
-                session.append(CwdChangeEntry(cwd=os.path.realpath(cwd)))
+                session.append(_moved_to(cwd))
         except BaseException:
             log.close()
             raise
@@ -259,6 +259,7 @@ class Session:
                 kind = _kind(timed)
                 queued = kind == "fact" and self.unsaved + len(timed) <= MOST_QUEUED
                 if queued:
+                    _encoded(timed)  # what cannot be written ever must not wait before others
                     self._queue.append(timed)
                 raise NotSaved(
                     self.path, error, kind=kind, queued=queued, waiting=self.unsaved
@@ -382,22 +383,24 @@ class Session:
             NotSaved, SessionClosed: as `append`.
         """
         if not same_directory(cwd, self.cwd):
-            self.append(CwdChangeEntry(cwd=os.path.realpath(cwd)))
+            self.append(_moved_to(cwd))
 
     def close(self, reason: EndReason = "user_quit") -> None:
         """Record the end, if anything was appended since opening, and release the lock."""
         with self._guard:
             if self._closed:
                 return
-            if self._log is not None:
-                if self._appended:
+            try:
+                if self._log is not None and self._appended:
                     # What is queued could not be written; neither could this, and it says nothing.
                     # A process forked from the holder may not write, and only lets go.
                     with contextlib.suppress(NotSaved, SessionClosed):
                         self.append(EndEntry(reason=reason))
-                self._log.close()
-                self._state.read = path_reader(self.path)  # the descriptor may become another's
-            self._closed = True
+            finally:
+                self._closed = True
+                if self._log is not None:
+                    self._log.close()
+                    self._state.read = path_reader(self.path)  # the descriptor may become another's
 
     def save_copy(self, path: Path) -> None:
         """Write the whole session, what is queued and its blobs included, to another place.
@@ -407,10 +410,12 @@ class Session:
         """
         path = path.expanduser().absolute()
         with self._guard:
-            if self.kept and self.blobs.directory.is_dir():
-                shutil.copytree(self.blobs.directory, Blobs(path).directory)
             out = create_private(path)
+            blobs = Blobs(path)
             try:
+                if self.kept and self.blobs.directory.is_dir():
+                    for blob in self.blobs.directory.iterdir():
+                        blobs.put(blob.read_bytes())
                 for piece in self._written():
                     write_all(out, piece)
                 for batch in self._stamped_queue():
@@ -419,6 +424,7 @@ class Session:
             except BaseException:
                 with contextlib.suppress(OSError):
                     path.unlink()
+                shutil.rmtree(blobs.directory, ignore_errors=True)
                 raise
             finally:
                 os.close(out)
@@ -466,10 +472,7 @@ class Session:
     def _write_now(self, entries: tuple[Entry, ...]) -> list[str]:
         self._check_targets(entries)
         stamped = self._stamp(entries, self._state.leaf_id, self._state.next_seq, self._state.turn)
-        try:
-            written = [encode_held(entry) for entry in stamped]
-        except TypeError as error:
-            raise InvalidEntry(f"it holds what JSON cannot: {error}") from error
+        written = _encoded(stamped)
         data = b"".join(line for line, _ in written)
         if not self.kept:
             start = 0
@@ -535,6 +538,14 @@ class Session:
         ]
 
 
+def _encoded(entries: Sequence[Entry]) -> list[tuple[bytes, Entry]]:
+    """The lines of entries, and the entries as those hold them."""
+    try:
+        return [encode_held(entry) for entry in entries]
+    except TypeError as error:
+        raise InvalidEntry(f"it holds what JSON cannot: {error}") from error
+
+
 def _kind(entries: Sequence[Entry]) -> Literal["intent", "fact", "partial"]:
     """What a batch of entries is: facts record what has happened already."""
     if all(map(_is_fact, entries)):
@@ -563,6 +574,11 @@ def _in_turn(entry: Entry) -> bool:
     if isinstance(entry, MessageEntry):
         return entry.message.role != "system"
     return isinstance(entry, ToolCallEntry | ToolResultEntry | PartialEntry)
+
+
+def _moved_to(cwd: str) -> CwdChangeEntry:
+    cwd = os.path.realpath(cwd)
+    return CwdChangeEntry(cwd=cwd, cwd_bytes=_raw_cwd(cwd))
 
 
 def _raw_cwd(cwd: str) -> str | None:

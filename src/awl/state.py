@@ -357,7 +357,7 @@ class State:
         elif isinstance(entry, LabelEntry):
             self.labels[entry.target_id] = entry.label
         elif isinstance(entry, CwdChangeEntry):
-            self.changed_cwd = entry.cwd
+            self.changed_cwd = _directory(entry.cwd, entry.cwd_bytes)
         if usage is not None:
             if seq <= self.forked_at:
                 self.tokens.inherited_input += usage.input
@@ -568,10 +568,7 @@ class State:
         """The directory that the session belongs to."""
         if self.changed_cwd or self.header is None:
             return self.changed_cwd or ""
-        if self.header.cwd_bytes:
-            with contextlib.suppress(ValueError):
-                return os.fsdecode(base64.b64decode(self.header.cwd_bytes, validate=True))
-        return self.header.cwd
+        return _directory(self.header.cwd, self.header.cwd_bytes)
 
     @property
     def active_model(self) -> ModelRef:
@@ -694,6 +691,14 @@ class State:
         for position, seq in enumerate(self.seqs):
             if lo <= seq <= hi:
                 yield self.body(position)
+
+
+def _directory(cwd: str, cwd_bytes: str | None) -> str:
+    """A directory as the log names it: by its bytes where they are not UTF-8."""
+    if cwd_bytes:
+        with contextlib.suppress(ValueError):
+            return os.fsdecode(base64.b64decode(cwd_bytes, validate=True))
+    return cwd
 
 
 def entry_type(entry: Entry | Outer) -> str:

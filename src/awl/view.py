@@ -26,6 +26,7 @@ from awl.conversation import (
     Thinking,
     ToolResult,
     ToolUse,
+    parse_input,
 )
 from awl.state import Call, Item, State, is_prompt
 
@@ -74,7 +75,7 @@ def view(state: State, target: ModelRef, *, thinking: bool = True) -> View:
     items = state.items
     system, records = _system(items)
     drafts: list[_Draft] = []
-    answers = _Answers(state, changes)
+    answers = _Answers(state, items, changes)
     for item in items:
         if item.kind == "gap":
             _say(drafts, [Text(text=item.message.text)])
@@ -173,7 +174,7 @@ def _answer(
                 changes["reasoning that this model cannot take back was left out"] += 1
         elif isinstance(block, ToolUse):
             if whole:
-                content.append(answers.call(next(calls), own, changes))
+                content.append(answers.call(next(calls), own))
             else:
                 changes["a tool call of an unfinished answer was left out"] += 1
         else:
@@ -184,19 +185,19 @@ def _answer(
 class _Answers:
     """Pairs each call with exactly one result, under an id that is unique in the view."""
 
-    def __init__(self, state: State, changes: Counter[str]) -> None:
+    def __init__(self, state: State, items: list[Item], changes: Counter[str]) -> None:
         self._state = state
         self._changes = changes
         self._cleared = state.cleared
         self._sent_as: dict[int, str] = {}
         self._used: set[str] = set()
         self._matched: set[int] = set()
-        for item in state.items:
+        for item in items:
             for call in item.calls:
                 if call.result is not None:
                     self._matched.add(id(call.result))
 
-    def call(self, call: Call, own: bool, changes: Counter[str]) -> ToolUse:
+    def call(self, call: Call, own: bool) -> ToolUse:
         use = call.use
         fits = _NAME.fullmatch(use.id) and (own or len(use.id) <= _LONGEST_ID)
         base = name = use.id if fits else _UNFIT.sub("_", use.id)[:_ROOM] or "call"
@@ -206,15 +207,15 @@ class _Answers:
         self._used.add(name)
         self._sent_as[id(call)] = name
         if name != use.id:
-            changes["a tool call id that repeats or does not fit was renamed"] += 1
+            self._changes["a tool call id that repeats or does not fit was renamed"] += 1
         data = use.provider_data if own and name == use.id else None
         sendable = _as_object(use.input)
         if sendable != use.input:
-            changes["a tool input that is not a JSON object was wrapped"] += 1
+            self._changes["a tool input that is not a JSON object was wrapped"] += 1
         tool = use.name
         if not _NAME.fullmatch(tool):
             tool = _UNFIT.sub("_", tool)[:64] or "unknown"
-            changes["a tool name that does not fit was changed"] += 1
+            self._changes["a tool name that does not fit was changed"] += 1
         return ToolUse(id=name, name=tool, input=sendable, provider_data=data)
 
     def results(self, item: Item) -> list[ContentBlock]:
@@ -262,12 +263,7 @@ def _has_something_to_say(content: list[ContentBlock]) -> bool:
 
 def _as_object(text: str) -> str:
     """A tool input as providers take it: the text of a JSON object."""
-    if not text.strip():
-        return "{}"
-    try:
-        # Strict: NaN, lone surrogates and numbers that nobody can hold are no JSON.
-        if isinstance(msgspec.json.decode(text), dict):
-            return text
-    except (ValueError, RecursionError):
-        pass
-    return json.dumps({"raw": text})
+    parsed = parse_input(text)
+    if parsed is None:
+        return json.dumps({"raw": text})
+    return text if parsed or text.strip() else "{}"

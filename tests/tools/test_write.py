@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from awl.tools import ToolContext, ToolOutcome
 from awl.tools import _files as files
 from awl.tools._input import Failure, Stopped
+from awl.tools.write import Write
 
 from .conftest import Tools
 
@@ -114,3 +116,30 @@ def test_writes_at_the_same_time_leave_one_of_them_whole(tools: Tools) -> None:
     text = (tools.cwd / "x").read_text()
     assert len(text) == 100_000 and len(set(text)) == 1
     assert names(tools.cwd) == ["x"]
+
+
+def test_a_write_that_was_done_before_it_could_be_stopped_is_the_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    renaming, go_on = threading.Event(), threading.Event()
+    replace = Path.replace
+
+    def slow(path: Path, target: Path) -> Path:
+        renaming.set()
+        assert go_on.wait(30)
+        return replace(path, target)
+
+    monkeypatch.setattr(Path, "replace", slow)
+
+    async def cancelled_meanwhile() -> ToolOutcome:
+        work = Write().run({"path": "a.txt", "content": "data"}, ToolContext(cwd=tmp_path))
+        task = asyncio.create_task(work)
+        await asyncio.to_thread(renaming.wait, 30)
+        task.cancel()
+        await asyncio.sleep(0)
+        go_on.set()
+        return await task
+
+    outcome = asyncio.run(cancelled_meanwhile())
+    assert not outcome.is_error
+    assert (tmp_path / "a.txt").read_text() == "data"

@@ -32,6 +32,7 @@ from prompt_toolkit.styles import Style
 
 from awl.channels.display import SAYS
 from awl.commands import AgentAccess, completions, is_command
+from awl.log.file import create_private, make_directories
 from awl.printing import safe
 
 if sys.platform != "win32":
@@ -315,9 +316,6 @@ class _PromptHistory(FileHistory):
         self._path = path
         super().__init__(path)
         with suppress(OSError):
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
-            path.chmod(0o600)
             self._shorten()
 
     def load_history_strings(self) -> Iterable[str]:
@@ -328,6 +326,10 @@ class _PromptHistory(FileHistory):
 
     def store_string(self, string: str) -> None:
         with suppress(OSError):
+            make_directories(self._path.parent)
+            with suppress(FileExistsError):
+                os.close(create_private(self._path))
+            self._path.chmod(0o600)
             super().store_string(string)
 
     def _shorten(self) -> None:

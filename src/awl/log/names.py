@@ -73,7 +73,9 @@ def parse_log_name(name: str) -> LogName | None:
 
 def same_directory(one: str, other: str) -> bool:
     """Whether two spellings name one directory: by identity where both exist, else by their
-    resolved paths."""
+    resolved paths. A directory that is not known is none."""
+    if not one or not other:
+        return False
     try:
         return Path(one).samefile(other)
     except (OSError, ValueError):

@@ -71,11 +71,12 @@ async def in_thread(
 ) -> ToolOutcome:
     """Check the input and do the work in a thread. When cancelled, the event is set.
 
-    Then the thread is waited for, so that nothing is changed after the caller has gone on.
+    Then the thread is waited for, so that nothing is changed after the caller has gone on. What was
+    done before it could be stopped is the result; else the cancellation goes on.
     """
     stop = threading.Event()
 
-    def guarded() -> ToolOutcome:
+    def guarded() -> ToolOutcome | None:
         try:
             return work(parse(kind, input), context, stop)
         except Failure as failure:
@@ -83,15 +84,19 @@ async def in_thread(
         except OSError as error:
             return failed(os_reason(error))
         except Stopped:
-            return failed("stopped")
+            return None
 
     task = asyncio.ensure_future(asyncio.to_thread(guarded))
     try:
-        return await asyncio.shield(task)
+        outcome = await asyncio.shield(task)
     except asyncio.CancelledError:
         stop.set()
-        await asyncio.wait({task}, timeout=STOP_SECONDS)
-        raise
+        done, _ = await asyncio.wait({task}, timeout=STOP_SECONDS)
+        outcome = task.result() if done else None
+        if outcome is None:
+            raise
+    assert outcome is not None  # only a cancelled work is stopped
+    return outcome
 
 
 def os_reason(error: OSError) -> str:
