@@ -280,6 +280,8 @@ def of(kind: Any) -> st.SearchStrategy[Any]:
     fields = {name: of(hints[name]) for name in kind.__struct_fields__}
     if "id" in fields and issubclass(kind, Header | KnownEntry):
         fields["id"] = any_text.filter(bool)
+    if issubclass(kind, Header):
+        fields["id"] = st.from_regex(r"[0-9A-Za-z][0-9A-Za-z._-]{0,99}", fullmatch=True)
     return st.builds(kind, **fields)
 
 

@@ -38,7 +38,7 @@ from awl.log.line import (
     is_object,
 )
 
-from .making import ENTRIES, any_entry, any_text, message, stamped
+from .making import ENTRIES, HEADER, any_entry, any_text, message, stamped
 
 MESSAGE = (
     b'{"type":"message","id":"a","parentId":"b","seq":4,"message":{"role":"user","content":%s}}'
@@ -580,3 +580,16 @@ def test_msgspec_reads_a_stored_struct_as_awl_does() -> None:
     for entry in ENTRIES:
         if not isinstance(entry, UnknownEntry):
             assert msgspec.json.decode(encode(entry), type=type(entry)) == entry
+
+
+@pytest.mark.parametrize(
+    "session_id", ["", "..", "../x", "a/b", "-p", "a b", "\x1b]0;x\x07", "a" * 101]
+)
+def test_a_header_with_an_id_that_could_act_is_damaged(session_id: str) -> None:
+    line = encode(msgspec.structs.replace(HEADER, id=session_id))
+    with pytest.raises(BadLine):
+        decode(line)
+    with pytest.raises(BadLine):
+        decode_outer(line)
+    assert decode_buffer(line, outer=False) is None
+    assert decode_buffer(line, outer=True) is None

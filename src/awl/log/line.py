@@ -6,7 +6,6 @@ import json
 import re
 import threading
 from collections.abc import Mapping
-from operator import attrgetter
 from typing import Any, Final, TypeVar, cast, get_args
 
 import msgspec
@@ -32,6 +31,7 @@ from awl.entries import (
     UnknownEntry,
     Usage,
 )
+from awl.log.names import is_session_id
 
 T = TypeVar("T")
 EntryT = TypeVar("EntryT", bound=Header | Entry)
@@ -68,7 +68,6 @@ BULKY: Final = frozenset({"message", "toolResult", "partial"})
 _encoder: Final = msgspec.json.Encoder()
 _known: Final = msgspec.json.Decoder(Header | KnownEntry)
 _outer: Final = msgspec.json.Decoder(Outer)
-_id: Final = attrgetter("id")
 _KNOWN_TYPES: Final[Mapping[str, type[msgspec.Struct]]] = {
     str(cls.__struct_config__.tag): cls for cls in (Header, *get_args(KnownEntry))
 }
@@ -123,7 +122,7 @@ def decode(line: bytes) -> Header | Entry:
     """
     try:
         entry = _known.decode(line)
-        if entry.id:
+        if _has_id(entry):
             return entry
     except Exception:  # noqa: S110  whatever this decoder says, the tolerant one has the last word
         pass
@@ -161,7 +160,7 @@ def decode_buffer(buffer: bytes, *, outer: bool) -> list[Header | Entry | Outer]
     try:
         if not outer:
             known: list[Header | Entry | Outer] = list(_known.decode_lines(buffer))
-            return known if len(known) == lines and all(map(_id, known)) else None
+            return known if len(known) == lines and all(map(_has_id, known)) else None
         buffer.decode()
         outers = _outer.decode_lines(buffer)
     except Exception:
@@ -170,10 +169,13 @@ def decode_buffer(buffer: bytes, *, outer: bool) -> list[Header | Entry | Outer]
         return None
     if all(entry.type in BULKY and _whole(entry) for entry in outers):
         return list(outers)
-    return [
-        entry if entry.type in BULKY and _whole(entry) else decode(line)
-        for entry, line in zip(outers, buffer.split(b"\n"), strict=False)
-    ]
+    try:
+        return [
+            entry if entry.type in BULKY and _whole(entry) else decode(line)
+            for entry, line in zip(outers, buffer.split(b"\n"), strict=False)
+        ]
+    except BadLine:
+        return None
 
 
 def is_object(line: bytes) -> bool:
@@ -186,6 +188,11 @@ def is_object(line: bytes) -> bool:
         except (BadLine, RecursionError):
             return False
     return True
+
+
+def _has_id(entry: Header | Entry | Outer) -> bool:
+    """Whether an entry can be named; a session id goes into paths and messages, and is checked."""
+    return bool(entry.id) and (type(entry) is not Header or is_session_id(entry.id))
 
 
 def _whole(outer: Outer) -> bool:
@@ -293,6 +300,8 @@ def _lenient(found: dict[str, Any]) -> Header | Entry:
     if not isinstance(kind, str) or not base["id"]:
         raise BadLine("an object without a type or an id: not an entry")
     if kind == "session":
+        if not is_session_id(base["id"]):
+            raise BadLine("a session header whose id is none")
         return _header(found)
     try:
         if kind == "message":

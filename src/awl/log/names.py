@@ -14,9 +14,9 @@ from typing import Final
 
 import msgspec
 
+_ID: Final = r"[0-9A-Za-z][0-9A-Za-z._-]{0,99}"
 _NAME: Final = re.compile(
-    r"(\d{4}-\d\d-\d\d)T(\d\d)-(\d\d)-(\d\d)-(\d{3})Z_([0-9A-Za-z][0-9A-Za-z._-]{0,99})\.jsonl",
-    re.ASCII,
+    rf"(\d{{4}}-\d\d-\d\d)T(\d\d)-(\d\d)-(\d\d)-(\d{{3}})Z_({_ID})\.jsonl", re.ASCII
 )
 _LONGEST_FOLDER: Final = 200  # bytes; file systems allow 255
 
@@ -39,6 +39,11 @@ def new_session_id() -> str:
     value = value & ~(0xF << 76) | 0x7 << 76
     value = value & ~(0x3 << 62) | 0x2 << 62
     return str(uuid.UUID(int=value))
+
+
+def is_session_id(text: str) -> bool:
+    """Whether a text can be a session's id: nothing that a shell, a path or a terminal acts on."""
+    return re.fullmatch(_ID, text, re.ASCII) is not None
 
 
 def encode_cwd(cwd: str) -> str:
