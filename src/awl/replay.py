@@ -11,11 +11,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from awl.entries import VERSION, Header
 from awl.errors import AwlError, NewerFormat, NotASession
 from awl.log.file import LogFile, lost_lines
 from awl.log.line import decode
-from awl.log.names import encode_cwd, parse_log_name
+from awl.log.names import cwd_of_label, header_of_name, parse_log_name
 from awl.log.scan import BLOCK, BOM, read_at, scan
 from awl.state import Finding, State
 
@@ -98,31 +100,11 @@ def replay(
 
 
 def _rebuilt_header(path: Path) -> Header:
-    """A header for a log whose first line is damaged, from its name.
-
-    It names no model: what follows does (`State.active_model`), and a guess would change with the
-    next entry.
-    """
-    named = parse_log_name(path.name)
-    if named is None:
+    """A header for a log whose first line is damaged."""
+    header = header_of_name(path)
+    if header is None:
         raise NotASession(path, _NO_HEADER)
-    return Header(
-        version=VERSION,
-        id=named.session_id,
-        timestamp=named.timestamp,
-        cwd=_cwd_of_label(path.parent.name),
-        provider="",
-        model="",
-    )
-
-
-def _cwd_of_label(label: str) -> str:
-    """The present directory if a folder's label names it, else nothing: a label is no address."""
-    try:
-        here = os.path.realpath(Path.cwd())
-    except OSError:  # it was removed
-        return ""
-    return here if encode_cwd(here) == label else ""
+    return msgspec.structs.replace(header, cwd=cwd_of_label(path.parent.name))
 
 
 def _holds(fd: int, needle: bytes) -> bool:

@@ -211,7 +211,7 @@ class State:
         self._latest: dict[str, int] = {}
         self._repeated: set[tuple[str, int]] = set()
         self._damaged_before: list[int] = []  # for each damage, how many entries precede it
-        self._last_submitted = NO_MODEL
+        self.last_submitted = NO_MODEL
         self._bridges: dict[str, tuple[int, str]] = {}
         self._explained: set[int] = set()  # damage that held a parent which is accounted for
         self._path = _Path()
@@ -347,7 +347,7 @@ class State:
             logged = _logged(entry)
             usage = logged.usage
             if logged.role == "user":
-                self._last_submitted = _asked(self._last_submitted, entry)
+                self.last_submitted = _asked(self.last_submitted, entry)
         elif isinstance(entry, CondensationEntry):
             usage = entry.usage
         elif isinstance(entry, ToolCallEntry):
@@ -574,7 +574,7 @@ class State:
     def active_model(self) -> ModelRef:
         """Whom the next request goes to: the last user message or model change on the path, else
         the header, else (it is damaged) the last user message of the file."""
-        return self._path.asked if self._path.asked.provider else self._last_submitted
+        return self._path.asked if self._path.asked.provider else self.last_submitted
 
     @property
     def thinking_level(self) -> str | None:

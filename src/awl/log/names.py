@@ -14,6 +14,8 @@ from typing import Final
 
 import msgspec
 
+from awl.entries import VERSION, Header
+
 _ID: Final = r"[0-9A-Za-z][0-9A-Za-z._-]{0,99}"
 _NAME: Final = re.compile(
     rf"(\d{{4}}-\d\d-\d\d)T(\d\d)-(\d\d)-(\d\d)-(\d{{3}})Z_({_ID})\.jsonl", re.ASCII
@@ -74,6 +76,35 @@ def parse_log_name(name: str) -> LogName | None:
         return None
     day, hour, minute, second, ms, session_id = match.groups()
     return LogName(f"{day}T{hour}:{minute}:{second}.{ms}Z", session_id)
+
+
+def header_of_name(path: Path) -> Header | None:
+    """A header for a log whose first line is damaged, from its file's name; None if that tells no
+    id.
+
+    It names no directory and no model: what follows does, and a guess would change with the next
+    entry.
+    """
+    named = parse_log_name(path.name)
+    if named is None:
+        return None
+    return Header(
+        version=VERSION,
+        id=named.session_id,
+        timestamp=named.timestamp,
+        cwd="",
+        provider="",
+        model="",
+    )
+
+
+def cwd_of_label(label: str) -> str:
+    """The present directory if a folder's label names it, else nothing: a label is no address."""
+    try:
+        here = os.path.realpath(Path.cwd())
+    except OSError:  # it was removed
+        return ""
+    return here if encode_cwd(here) == label else ""
 
 
 def same_directory(one: str, other: str) -> bool:
