@@ -8,6 +8,7 @@ later line leads back before that prompt (a rewind) or repeats what is there, th
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import zlib
@@ -96,10 +97,8 @@ def read_on(fd: int, path: Path, before: Mark | None) -> tuple[Summary | None, M
     end = complete(fd, os.fstat(fd).st_size)
     folded = None
     if before is not None:
-        try:
+        with contextlib.suppress(_LeadsBack):
             folded = _Fold(fd, end, before.header, before.point, whole=False)
-        except _LeadsBack:
-            pass
     if folded is None:
         try:
             folded = _Fold(fd, end, None, Point(), whole=False)
@@ -313,4 +312,3 @@ def _checksum(fd: int, start: int, end: int, value: int = 0) -> int:
         value = zlib.crc32(block, value)
         start += len(block)
     return value
-

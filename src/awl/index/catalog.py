@@ -1,0 +1,314 @@
+"""Lists, ids and numbers of sessions, from an index that has caught up with the logs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+
+from awl.entries import ForkedFrom
+from awl.errors import AwlError
+from awl.index.conversations import Conversations, Logless
+from awl.index.database import Database
+from awl.index.disk import Disk
+from awl.index.level import Level
+from awl.index.summary import Summary
+from awl.index.titles import Title
+from awl.log.file import is_locked
+from awl.log.names import cwd_of_label, encode_cwd, same_directory
+
+Status = Literal["open", "interrupted", "idle"]
+
+SHORTEST_PREFIX: Final = 8
+"""Characters of an id that are printed at least."""
+
+_summary: Final = msgspec.msgpack.Decoder(Summary)
+
+
+class SessionInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A session as lists show it. Times are ISO 8601 in UTC.
+
+    `status`: open (a process holds it), interrupted (its last turn has an open call or no finished
+    answer) or idle. `updated` is when something last happened in it, by its own entries.
+    `conversation_id` is its number on this machine; None while numbers cannot be given. `path` is
+    that of its log; empty when it has none.
+    """
+
+    id: str
+    conversation_id: int | None = None
+    title: str
+    status: Status
+    cwd: str
+    provider: str
+    model: str
+    created: str
+    updated: str
+    message_count: int
+    event_count: int
+    path: str
+    forked_from: ForkedFrom | None = None
+
+
+class Listing(msgspec.Struct, frozen=True):
+    """Sessions, oldest `updated` first; and the files that cannot be read as one, with why."""
+
+    sessions: tuple[SessionInfo, ...]
+    unreadable: tuple[str, ...]
+
+
+class Catalog:
+    """The sessions below a folder. `notices` are lines for a person."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.database = Database(root / ".awl")
+        self.conversations = Conversations(root / ".awl")
+        self._root = os.fsencode(root)
+        self._conversations_fault = ""
+
+    @property
+    def notices(self) -> list[str]:
+        """What a person should know of the databases."""
+        fault = self._conversations_fault
+        return [*self.database.notices, *([fault] if fault else [])]
+
+    def close(self) -> None:
+        """Let go of the databases."""
+        self.database.close()
+        self.conversations.close()
+
+    def catch_up(self, db: sqlite3.Connection, disk: Disk | None = None) -> list[str]:
+        """Bring the index level with the logs. Returns what cannot be read, and why."""
+        level = Level(db, self.root, disk or Disk(self.root), self.conversations)
+        if level.fault:
+            self._conversations_fault = level.fault
+        return level.unreadable
+
+    # -- lists -------------------------------------------------------------------------------------
+
+    def listing(self, cwd: str | None = None, limit: int | None = None) -> Listing:
+        """The sessions of a directory, or all; the newest `limit`, oldest first."""
+
+        def work(db: sqlite3.Connection) -> Listing:
+            disk = Disk(self.root)
+            unreadable = self.catch_up(db, disk)
+            found = self._infos(db, disk, cwd, limit)
+            found += self._logless_infos(db, cwd)
+            found.sort(key=lambda info: (info.updated, info.id, info.path))
+            return Listing(tuple(found[-limit:] if limit else found), tuple(unreadable))
+
+        return self.database.run(work)
+
+    def _infos(
+        self, db: sqlite3.Connection, disk: Disk, cwd: str | None, limit: int | None
+    ) -> list[SessionInfo]:
+        where, values = scope(db, cwd)
+        rows = db.execute(
+            f"SELECT path, info, checksum, number FROM sessions WHERE {where}"  # noqa: S608
+            " ORDER BY updated DESC, id DESC, path DESC LIMIT ?",
+            (*values, -1 if limit is None else limit),
+        ).fetchall()
+        return [self._info(disk, *row) for row in rows]
+
+    def _info(
+        self, disk: Disk, path: bytes, info: bytes, checksum: int, number: int | None
+    ) -> SessionInfo:
+        if zlib.crc32(info) != checksum:
+            raise sqlite3.DatabaseError("a row's checksum is wrong")
+        summary = _decode_summary(info)
+        full = os.fsdecode(self._root + b"/" + path)
+        status: Status = "interrupted" if summary.interrupted else "idle"
+        if path in disk.owned and is_locked(Path(full)):
+            status = "open"
+        cwd = os.fsdecode(summary.cwd) or cwd_of_label(os.fsdecode(path.split(b"/")[0]))
+        return SessionInfo(
+            id=summary.id,
+            conversation_id=number,
+            title=summary.title,
+            status=status,
+            cwd=cwd,
+            provider=summary.provider,
+            model=summary.model,
+            created=summary.created,
+            updated=summary.updated,
+            message_count=summary.message_count,
+            event_count=summary.event_count,
+            path=full,
+            forked_from=summary.forked_from,
+        )
+
+    # -- conversations without a log ---------------------------------------------------------------
+
+    def logless(self, db: sqlite3.Connection, cwd: str | None = None) -> list[Logless]:
+        """The conversations of a directory, or all, that have no log."""
+        query = "SELECT 1 FROM sessions WHERE folded = ? AND id = ?"
+        with self._tolerated():
+            return [
+                one
+                for one in self.conversations.all()
+                if not db.execute(query, (one.session_id.lower(), one.session_id)).fetchone()
+                and (cwd is None or same_directory(one.cwd, cwd))
+            ]
+        return []
+
+    def _logless_infos(self, db: sqlite3.Connection, cwd: str | None) -> list[SessionInfo]:
+        found = self.logless(db, cwd)
+        numbers: dict[str, int] = {}
+        with self._tolerated():
+            numbers = self.conversations.numbers(one.session_id for one in found) if found else {}
+        return [info_of(one, numbers.get(one.session_id)) for one in found]
+
+    @contextlib.contextmanager
+    def _tolerated(self) -> Iterator[None]:
+        """Whatever becomes of the numbers, lists do without them."""
+        try:
+            yield
+        except AwlError as error:
+            self._conversations_fault = str(error)
+
+    # -- ids ---------------------------------------------------------------------------------------
+
+    def matching(self, folded: str) -> dict[str, list[Path]]:
+        """The logs of the sessions with this id, else of those whose id begins so; by id. A
+        conversation without a log has none."""
+
+        def work(db: sqlite3.Connection) -> dict[str, list[Path]]:
+            self.catch_up(db)
+            known = {one.session_id: one.session_id.lower() for one in self.logless(db)}
+            query = "SELECT id, path FROM sessions WHERE folded = ? ORDER BY id, path"
+            found = self._paths(db.execute(query, (folded,)))
+            found |= {one: [] for one, lower in known.items() if lower == folded}
+            if not found and folded:
+                rows = db.execute(
+                    "SELECT id, path FROM sessions WHERE folded >= ? AND folded < ?"
+                    " ORDER BY id, path",
+                    (folded, folded + "\U0010ffff"),
+                )
+                found = self._paths(rows)
+                found |= {one: [] for one, lower in known.items() if lower.startswith(folded)}
+            return found
+
+        return self.database.run(work)
+
+    def numbered(self, number: int) -> dict[str, list[Path]]:
+        """The logs of the session with this number; by id."""
+
+        def work(db: sqlite3.Connection) -> dict[str, list[Path]]:
+            self.catch_up(db)
+            query = "SELECT id, path FROM sessions WHERE number = ? ORDER BY path"
+            found = self._paths(db.execute(query, (number,)))
+            if not found:
+                ids = [one.session_id for one in self.logless(db)]
+                with self._tolerated():
+                    numbers = self.conversations.numbers(ids) if ids else {}
+                    found = {one: [] for one, n in numbers.items() if n == number}
+            return found
+
+        return self.database.run(work)
+
+    def ids(self) -> dict[str, list[Path]]:
+        """The logs of all sessions by id."""
+
+        def work(db: sqlite3.Connection) -> dict[str, list[Path]]:
+            self.catch_up(db)
+            found = self._paths(db.execute("SELECT id, path FROM sessions ORDER BY id, path"))
+            return found | {one.session_id: [] for one in self.logless(db)}
+
+        return self.database.run(work)
+
+    def short_ids(self, ids: Sequence[str]) -> dict[str, str]:
+        """For each id, its shortest prefix that names it alone."""
+
+        def work(db: sqlite3.Connection) -> dict[str, str]:
+            self.catch_up(db)
+            others = [one.session_id.lower() for one in self.logless(db)]
+            return {one: one[: _length(db, one.lower(), others)] for one in ids}
+
+        return self.database.run(work)
+
+    def _paths(self, rows: Iterable[tuple[str, bytes]]) -> dict[str, list[Path]]:
+        found: dict[str, list[Path]] = {}
+        for session_id, path in rows:
+            found.setdefault(session_id, []).append(self._full(path))
+        return found
+
+    def _full(self, path: bytes) -> Path:
+        return Path(os.fsdecode(self._root + b"/" + path))
+
+
+def _decode_summary(info: bytes) -> Summary:
+    try:
+        return _summary.decode(info)
+    except msgspec.MsgspecError as error:
+        raise sqlite3.DatabaseError(f"a row cannot be read: {error}") from None
+
+
+def scope(db: sqlite3.Connection, cwd: str | None) -> tuple[str, list[bytes | int]]:
+    """The condition for the sessions of a directory, or for all, and its values. A session whose
+    log does not tell its directory any more belongs where its folder's label says."""
+    if cwd is None:
+        return "info IS NOT NULL", []
+    wanted = os.fsencode(cwd)
+    known = [
+        directory
+        for (directory,) in db.execute("SELECT DISTINCT cwd FROM sessions WHERE cwd != x''")
+        if directory == wanted or same_directory(os.fsdecode(directory), cwd)
+    ]
+    label = os.fsencode(encode_cwd(os.path.realpath(cwd))) + b"/"
+    return (
+        f"info IS NOT NULL AND (cwd IN ({', '.join('?' * len(known))})"
+        " OR (cwd = x'' AND substr(path, 1, ?) = ?))"
+    ), [*known, len(label), label]
+
+
+def info_of(one: Logless, number: int | None) -> SessionInfo:
+    """A conversation without a log, as lists show it."""
+    title = Title()
+    for said in one.said:
+        if said.role == "user":
+            title.take(said.text)
+    unanswered = bool(one.said) and one.said[-1].role == "user"
+    return SessionInfo(
+        id=one.session_id,
+        conversation_id=number,
+        title=title.text,
+        status="interrupted" if unanswered else "idle",
+        cwd=one.cwd,
+        provider=one.model.provider,
+        model=one.model.model,
+        created=one.created,
+        updated=one.said[-1].timestamp if one.said else one.created,
+        message_count=len(one.said),
+        event_count=0,
+        path="",
+    )
+
+
+def _length(db: sqlite3.Connection, folded: str, others: list[str]) -> int:
+    """How many characters of an id tell it from all others."""
+    near = [
+        *db.execute(
+            "SELECT folded FROM sessions WHERE folded < ? ORDER BY folded DESC LIMIT 1", (folded,)
+        ),
+        *db.execute(
+            "SELECT folded FROM sessions WHERE folded > ? ORDER BY folded LIMIT 1", (folded,)
+        ),
+    ]
+    known = db.execute("SELECT 1 FROM sessions WHERE folded = ?", (folded,)).fetchone()
+    if not known and folded not in others:
+        return len(folded)
+    rest = [*(other for (other,) in near), *(other for other in others if other != folded)]
+    shared = max((_shared(folded, other) for other in rest), default=0)
+    return max(SHORTEST_PREFIX, shared + 1)
+
+
+def _shared(one: str, other: str) -> int:
+    """How many characters two ids have in common at their beginning."""
+    pairs = zip(one, other, strict=False)
+    return next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))

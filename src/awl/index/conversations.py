@@ -1,0 +1,229 @@
+"""`conversations.db`: the numbers of sessions, and the conversations that have no log.
+
+A number is given once and never again, whatever becomes of its session. Unlike the index this file
+is nobody's copy, so it is never rebuilt: where it cannot be used, there are no numbers, and no
+conversation without a log, until a person has seen to it.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sqlite3
+import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final, TypeVar
+
+import msgspec
+
+from awl.conversation import ModelRef
+from awl.index.database import Damaged, Unusable, connect, reason, writing
+from awl.log.file import create_private, make_directories, sync_directory
+
+T = TypeVar("T")
+
+SCHEMA_VERSION: Final = 1
+
+_SCHEMA: Final = """
+CREATE TABLE meta (instance TEXT NOT NULL);
+CREATE TABLE numbers (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, session_id TEXT NOT NULL UNIQUE
+);
+CREATE TABLE conversations (
+    session_id TEXT PRIMARY KEY, cwd BLOB NOT NULL,
+    provider TEXT NOT NULL, model TEXT NOT NULL, endpoint TEXT, created TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE messages (
+    id INTEGER PRIMARY KEY, session_id TEXT NOT NULL,
+    role TEXT NOT NULL, text TEXT NOT NULL, timestamp TEXT NOT NULL
+);
+CREATE INDEX messages_session ON messages (session_id, id);
+"""
+
+
+class Said(msgspec.Struct, frozen=True):
+    """One message of a conversation that has no log: who said what, and when."""
+
+    role: str
+    text: str
+    timestamp: str
+
+
+class Logless(msgspec.Struct, frozen=True):
+    """A conversation that has no log."""
+
+    session_id: str
+    cwd: str
+    model: ModelRef
+    created: str
+    said: tuple[Said, ...]
+
+
+class Conversations:
+    """The database in a folder. Thread-safe. Every method raises `Unusable` or `Damaged` where it
+    cannot be used; both say why."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "conversations.db"
+        self._connection: sqlite3.Connection | None = None
+        self._file: tuple[int, int] | None = None
+        self._guard = threading.RLock()
+
+    # -- numbers -----------------------------------------------------------------------------------
+
+    def instance(self) -> str:
+        """What tells this file from another in its place."""
+        return self._run(lambda db: str(db.execute("SELECT instance FROM meta").fetchone()[0]))
+
+    def numbers(self, session_ids: Iterable[str]) -> dict[str, int]:
+        """The numbers of sessions. Those that have none yet are given one, in order of id."""
+        ids = sorted(set(session_ids))
+
+        def work(db: sqlite3.Connection) -> dict[str, int]:
+            found = _numbers(db, ids)
+            if missing := [(known,) for known in ids if known not in found]:
+                with writing(db):
+                    db.executemany(
+                        "INSERT INTO numbers (session_id) VALUES (?) ON CONFLICT DO NOTHING",
+                        missing,
+                    )
+                found |= _numbers(db, [known for (known,) in missing])
+            return found
+
+        return self._run(work)
+
+    # -- conversations without a log ---------------------------------------------------------------
+
+    def append(self, conversation: Logless, said: Iterable[Said]) -> None:
+        """Keep what was said. Durable on return."""
+        session_id, model = conversation.session_id, conversation.model
+        facts = (session_id, os.fsencode(conversation.cwd), *model, conversation.created)
+        rows = [(session_id, one.role, one.text, one.timestamp) for one in said]
+
+        def work(db: sqlite3.Connection) -> None:
+            with writing(db):
+                db.execute(
+                    "INSERT INTO conversations VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET"
+                    " cwd = excluded.cwd, provider = excluded.provider, model = excluded.model,"
+                    " endpoint = excluded.endpoint",
+                    facts,
+                )
+                db.executemany(
+                    "INSERT INTO messages (session_id, role, text, timestamp) VALUES (?, ?, ?, ?)",
+                    rows,
+                )
+
+        self._run(work)
+
+    def all(self) -> list[Logless]:
+        """Every conversation that was ever kept here, in order of id. Some may have a log now."""
+        if not self.path.exists():
+            return []
+        return self._run(_all)
+
+    def get(self, session_id: str) -> Logless | None:
+        """One conversation."""
+        return next((one for one in self.all() if one.session_id == session_id), None)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        with self._guard:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+    # -- inside ------------------------------------------------------------------------------------
+
+    def identity(self) -> int:
+        """The inode of the file; 0 when there is none."""
+        try:
+            return self.path.stat().st_ino
+        except OSError:
+            return 0
+
+    def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        with self._guard:
+            try:
+                return work(self._opened())
+            except sqlite3.Error as error:
+                found = reason(error)
+                if isinstance(found, Damaged):
+                    found = Damaged(
+                        f"{self.path} is damaged ({found}): restore it from a backup, or move it"
+                        " away to begin anew"
+                    )
+                raise found from error
+            except OSError as error:
+                raise Unusable(f"{self.path}: {error.strerror or error}") from None
+
+    def _opened(self) -> sqlite3.Connection:
+        there = self.path.stat() if self.path.exists() else None
+        file = (there.st_dev, there.st_ino) if there else None
+        if self._connection is not None and file != self._file:
+            self._connection.close()
+            self._connection = None
+        if self._connection is None:
+            self._connection = self._made()
+            found = self.path.stat()
+            self._file = found.st_dev, found.st_ino
+        return self._connection
+
+    def _made(self) -> sqlite3.Connection:
+        make_directories(self.path.parent)
+        try:
+            os.close(create_private(self.path))
+            sync_directory(self.path.parent)
+        except FileExistsError:
+            pass
+        db = connect(self.path)
+        try:
+            db.execute("PRAGMA synchronous = FULL")
+            version = _version(db)
+            if version > SCHEMA_VERSION:
+                raise Unusable(f"{self.path} was made by a newer awl: upgrade awl to use it")
+            if not version:
+                with writing(db):
+                    if not _version(db):
+                        for statement in filter(str.strip, _SCHEMA.split(";")):
+                            db.execute(statement)
+                        db.execute("INSERT INTO meta VALUES (?)", (secrets.token_hex(16),))
+                        db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+
+def _version(db: sqlite3.Connection) -> int:
+    return int(db.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _numbers(db: sqlite3.Connection, ids: list[str]) -> dict[str, int]:
+    if len(ids) > 100:
+        wanted = set(ids)
+        rows = db.execute("SELECT session_id, number FROM numbers")
+        return {session_id: number for session_id, number in rows if session_id in wanted}
+    query = "SELECT number FROM numbers WHERE session_id = ?"
+    found = ((known, db.execute(query, (known,)).fetchone()) for known in ids)
+    return {known: row[0] for known, row in found if row}
+
+
+def _all(db: sqlite3.Connection) -> list[Logless]:
+    said: dict[str, list[Said]] = {}
+    for session_id, *facts in db.execute(
+        "SELECT session_id, role, text, timestamp FROM messages ORDER BY id"
+    ):
+        said.setdefault(session_id, []).append(Said(*facts))
+    return [
+        Logless(
+            session_id,
+            os.fsdecode(cwd),
+            ModelRef(provider, model, endpoint),
+            created,
+            tuple(said.get(session_id, ())),
+        )
+        for session_id, cwd, provider, model, endpoint, created in db.execute(
+            "SELECT * FROM conversations ORDER BY session_id"
+        )
+    ]

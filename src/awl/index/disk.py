@@ -1,0 +1,80 @@
+"""The logs that there are: one scan of each folder, one stat of each log."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+
+from awl.log.names import LogName, parse_log_name
+
+_OWNER: Final = b".owner"
+
+
+class Log(NamedTuple):
+    """A log as the file system has it: its path below the root, and what tells that it changed."""
+
+    path: bytes
+    size: int
+    mtime: int
+    dev: int
+    ino: int
+
+    @property
+    def name(self) -> LogName | None:
+        """What the file's name says; None when it is not a log's."""
+        return parse_log_name(os.fsdecode(self.path.rsplit(b"/", 1)[-1]))
+
+
+class Disk:
+    """What lies below a root: the logs, those that say that they are open (`owned`), and the
+    folders that cannot be read, with why."""
+
+    def __init__(self, root: Path) -> None:
+        self.logs: list[Log] = []
+        self.owned: set[bytes] = set()
+        self.unreadable: list[str] = []
+        try:
+            with os.scandir(os.fsencode(root)) as folders:
+                found = [f for f in folders if not f.name.startswith(b".") and _is_folder(f)]
+        except FileNotFoundError:
+            return
+        for folder in found:
+            try:
+                self._scan(folder)
+            except OSError as error:
+                self.unreadable.append(f"{os.fsdecode(folder.path)}: {error.strerror or error}")
+
+    def _scan(self, folder: os.DirEntry[bytes]) -> None:
+        prefix = folder.name + b"/"
+        logs = self.logs
+        with os.scandir(folder.path) as files:
+            for file in files:
+                name = file.name
+                if name.endswith(b".jsonl"):
+                    with contextlib.suppress(FileNotFoundError):
+                        found = file.stat(follow_symlinks=False)
+                        logs.append(
+                            Log(
+                                prefix + name,
+                                found.st_size,
+                                found.st_mtime_ns,
+                                found.st_dev,
+                                found.st_ino,
+                            )
+                        )
+                elif name.endswith(_OWNER):
+                    self.owned.add(prefix + name[: -len(_OWNER)])
+
+    def digest(self, salt: int) -> bytes:
+        """The same for the same logs, unchanged."""
+        seen = msgspec.msgpack.encode((salt, self.logs))
+        return hashlib.blake2b(seen, digest_size=16).digest()
+
+
+def _is_folder(entry: os.DirEntry[bytes]) -> bool:
+    return entry.is_dir(follow_symlinks=False)

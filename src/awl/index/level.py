@@ -1,0 +1,272 @@
+"""Bringing the index level with the logs: the one way by which anything gets into it."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+import time
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from awl.errors import AwlError
+from awl.index.conversations import Conversations
+from awl.index.database import count_dead, writing
+from awl.index.disk import Disk, Log
+from awl.index.summary import Mark, Summary, fits, read_on, stands
+from awl.index.texts import Open
+from awl.log.file import sync
+
+_BATCH: Final = 0.1  # seconds of reading that go into one transaction
+_TRIES: Final = 3  # readings of a log that changes under them
+_TICK: Final = 50_000_000  # ns within which a file system may give two changes one mtime
+_COARSE_TICK: Final = 2_000_000_000  # where it counts whole seconds, or pairs of them
+
+_ROWS: Final = "SELECT key, path, size, mtime, dev, ino, settled, mark FROM sessions"
+_mark_decoder: Final = msgspec.msgpack.Decoder(Mark)
+
+
+class _Row(NamedTuple):
+    """What the index knows of a log. `settled`: a later change of it is sure to show."""
+
+    key: int
+    log: Log
+    settled: bool
+    mark: bytes
+
+
+class _Read(NamedTuple):
+    """What reading a log gave. `before` is the row it goes on from; None when it was read anew."""
+
+    log: Log
+    settled: bool
+    mark: Mark
+    summary: Summary | None
+    before: _Row | None
+
+
+class Level:
+    """One catch-up of a database with the logs below a root.
+
+    `unreadable` are the folders and logs that cannot be read, with why; `fault` says why there are
+    no numbers, if there are none.
+    """
+
+    def __init__(
+        self, db: sqlite3.Connection, root: Path, disk: Disk, conversations: Conversations
+    ) -> None:
+        self.unreadable = list(disk.unreadable)
+        self.fault = ""
+        self._db = db
+        self._root = os.fsencode(root)
+        self._disk = disk
+        self._conversations = conversations
+        meta = dict(db.execute("SELECT key, value FROM meta").fetchall())
+        if meta.get("seen") == self._digest():
+            return
+        self._version: int = meta["version"]
+        self._rows = {row.log.path: row for row in map(_row, db.execute(_ROWS))}
+        self._drop_gone()
+        self._take_in_stale()
+        self._number(meta.get("instance"))
+        self._vouch()
+
+    def _digest(self) -> bytes:
+        """What the logs, and the file of the numbers, look like."""
+        return self._disk.digest(self._conversations.identity())
+
+    def _drop_gone(self) -> None:
+        gone = self._rows.keys() - {log.path for log in self._disk.logs}
+        if gone:
+            with writing(self._db):
+                for path in gone:
+                    _forget(self._db, self._rows[path].key)
+                self._count()
+
+    def _take_in_stale(self) -> None:
+        stale = [
+            log
+            for log in self._disk.logs
+            if (row := self._rows.get(log.path)) is None or not row.settled or row.log != log
+        ]
+        for batch in self._batches(stale):
+            with writing(self._db):
+                for read in batch:
+                    _take_in(self._db, read, self._rows.get(read.log.path))
+                self._count()
+
+    def _batches(self, stale: list[Log]) -> Iterator[list[_Read]]:
+        """The logs that must be read, read, in portions that make short transactions."""
+        batch: list[_Read] = []
+        deadline = time.monotonic() + _BATCH
+        for log in stale:
+            if log.name is None:
+                continue
+            try:
+                batch.append(self._read(log))
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                where = os.fsdecode(self._root + b"/" + log.path)
+                self.unreadable.append(f"{where}: {error.strerror or error}")
+            if time.monotonic() >= deadline:
+                yield batch
+                batch, deadline = [], time.monotonic() + _BATCH
+        if batch:
+            yield batch
+
+    def _read(self, log: Log) -> _Read:
+        path = Path(os.fsdecode(self._root + b"/" + log.path))
+        flags = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)
+        # A pipe must keep nobody waiting, nor a link lead elsewhere.
+        fd = os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+        try:
+            for _ in range(_TRIES):
+                read = _read_open(fd, path, log.path, self._rows.get(log.path))
+                if read is not None:
+                    return read
+        finally:
+            os.close(fd)
+        raise OSError("it is changed by another program all the time")
+
+    def _number(self, known_instance: object) -> None:
+        """Give numbers to the sessions that have none."""
+        db = self._db
+        try:
+            if not db.execute("SELECT 1 FROM sessions WHERE info IS NOT NULL LIMIT 1").fetchone():
+                return
+            instance = self._conversations.instance()
+            if instance != known_instance:
+                with writing(db):
+                    db.execute("UPDATE sessions SET number = NULL")
+                    _set(db, "instance", instance)
+            ids = db.execute("SELECT id FROM sessions WHERE number IS NULL AND info IS NOT NULL")
+            if missing := [session_id for (session_id,) in ids]:
+                numbers = self._conversations.numbers(missing)
+                with writing(db):
+                    db.executemany(
+                        "UPDATE sessions SET number = ? WHERE id = ? AND info IS NOT NULL",
+                        [(number, session_id) for session_id, number in numbers.items()],
+                    )
+        except AwlError as error:
+            self.fault = str(error)
+            with writing(db):
+                db.execute("UPDATE sessions SET number = NULL")
+
+    def _vouch(self) -> None:
+        """Note that the index is level with the logs as they were seen: the next look that sees
+        the same need not compare. Only where nobody else wrote since this began."""
+        if self.unreadable or self.fault:
+            return
+        with writing(self._db):
+            if _counter(self._db) != self._version:
+                return
+            rows = {row.log: row.settled for row in map(_row, self._db.execute(_ROWS))}
+            if all(rows.get(log, log.name is None) for log in self._disk.logs):
+                _set(self._db, "seen", self._digest())
+
+    def _count(self) -> None:
+        """Count a change, so that nobody vouches for what they did not see."""
+        found = _counter(self._db)
+        self._version = found + 1 if found == self._version else -1
+        _set(self._db, "version", found + 1)
+        _set(self._db, "seen", b"")
+
+
+def _read_open(fd: int, path: Path, name: bytes, row: _Row | None) -> _Read | None:
+    """Read an open log on from its row; None if it changed meanwhile. No log is taken in before it
+    is on disk: the index must never know more than what a power cut leaves."""
+    now = time.time_ns()
+    found = os.fstat(fd)
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError("not a regular file")
+    log = Log(name, found.st_size, found.st_mtime_ns, found.st_dev, found.st_ino)
+    before = _decode_mark(row.mark) if row else None
+    if before is not None and not fits(fd, before):
+        before = None
+    summary, mark = read_on(fd, path, before)
+    if before is None or mark.end != before.end:
+        sync(fd)
+    if os.fstat(fd).st_size < mark.end or not stands(fd, mark):
+        return None
+    return _Read(log, _is_settled(log, now), mark, summary, row if before else None)
+
+
+def _is_settled(log: Log, now: int) -> bool:
+    """Whether a later change is sure to give the file another mtime."""
+    tick = _TICK if log.mtime % 1_000_000_000 else _COARSE_TICK
+    return log.mtime < now - tick
+
+
+def _row(found: tuple[Any, ...]) -> _Row:
+    key, path, size, mtime, dev, ino, settled, mark = found
+    return _Row(key, Log(path, size, mtime, dev, ino), bool(settled), mark)
+
+
+def _decode_mark(mark: bytes) -> Mark:
+    try:
+        return _mark_decoder.decode(mark)
+    except msgspec.MsgspecError as error:
+        raise sqlite3.DatabaseError(f"a mark cannot be read: {error}") from None
+
+
+def _take_in(db: sqlite3.Connection, read: _Read, known: _Row | None) -> None:
+    """Record what was read of a log, unless another process has recorded something meanwhile."""
+    found = db.execute(f"{_ROWS} WHERE path = ?", (read.log.path,)).fetchone()
+    if (None if found is None else _row(found)) != known:
+        return
+    summary = read.summary
+    named = read.log.name
+    assert named is not None
+    session_id = summary.id if summary else named.session_id
+    info = msgspec.msgpack.encode(summary) if summary else None
+    values = {
+        "path": read.log.path,
+        "size": read.log.size,
+        "mtime": read.log.mtime,
+        "dev": read.log.dev,
+        "ino": read.log.ino,
+        "settled": read.settled,
+        "mark": msgspec.msgpack.encode(read.mark),
+        "done": read.mark.end,
+        "id": session_id,
+        "folded": session_id.lower(),
+        "cwd": summary.cwd if summary else b"",
+        "updated": summary.updated if summary else "",
+        "info": info,
+        "checksum": zlib.crc32(info or b""),
+    }
+    if known is not None and read.before is not None:
+        columns = ", ".join(f"{name} = :{name}" for name in values)
+        db.execute(
+            f"UPDATE sessions SET {columns},"  # noqa: S608
+            " number = CASE WHEN id = :id THEN number END WHERE key = :key",
+            {**values, "key": known.key},
+        )
+        return
+    if known is not None:
+        _forget(db, known.key)
+    values["texts"] = msgspec.msgpack.encode(Open())
+    names = ", ".join(values)
+    marks = ", ".join(f":{name}" for name in values)
+    db.execute(f"INSERT INTO sessions ({names}) VALUES ({marks})", values)  # noqa: S608
+
+
+def _forget(db: sqlite3.Connection, key: int) -> None:
+    """Drop a log's rows. Its postings stay: its key is never given again, so they lead nowhere."""
+    db.execute("DELETE FROM sessions WHERE key = ?", (key,))
+    docs = (key << 32, (key + 1 << 32) - 1)
+    if deleted := db.execute("DELETE FROM messages WHERE doc BETWEEN ? AND ?", docs).rowcount:
+        count_dead(db, deleted)
+
+
+def _counter(db: sqlite3.Connection) -> int:
+    return int(db.execute("SELECT value FROM meta WHERE key = 'version'").fetchone()[0])
+
+
+def _set(db: sqlite3.Connection, key: str, value: object) -> None:
+    db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))

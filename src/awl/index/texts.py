@@ -1,0 +1,271 @@
+"""What there is to search in a log, and what a query asks for. Pure.
+
+A query is a list of needles: its words, and what it has in quotes, each of which must occur in an
+entry's text, anywhere, whatever its case: what a plain grep finds is found. Words make that fast: a
+needle that holds a word can only occur where a known word holds that one. Scripts without spaces
+and words of an extreme length are no words here; such needles are looked for in the texts.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from awl.conversation import Image, Opaque, RedactedThinking, Text, Thinking, ToolResult, ToolUse
+from awl.entries import (
+    CondensationEntry,
+    Entry,
+    Header,
+    ImportEntry,
+    LabelEntry,
+    LoggedMessage,
+    MessageEntry,
+    PartialEntry,
+    RewindEntry,
+    TitleEntry,
+    ToolResultEntry,
+)
+from awl.log.line import Outer
+from awl.log.scan import Damage, Line
+from awl.state import LARGEST, import_text, is_prompt, summary_text
+
+LONGEST_WORD: Final = 64
+"""Characters of a word that is indexed as one."""
+
+SHORTEST_PIECE: Final = 3
+"""Characters that a part of a needle must have to be looked up among the known words."""
+
+_AROUND: Final = 48  # characters of a snippet before and behind the hit
+
+# Letters, digits and underscores, but for scripts that write without spaces (Thai to Tibetan,
+# Burmese, Khmer, CJK and kana), where a "word" would be a whole sentence.
+_WORD: Final = re.compile(
+    r"[^\W\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u2e80-\ua4cf\uf900-\ufaff"
+    r"\uff66-\uff9f\U00020000-\U0003ffff]+"
+)
+_NEEDLE: Final = re.compile(r'"([^"]*)"?|(\S+)')
+_SPACE: Final = re.compile(r"\s+")
+
+
+class Doc(NamedTuple):
+    """The text of one entry. `role` is whose words they are, or what kind of entry it is."""
+
+    seq: int
+    entry_id: str
+    role: str
+    timestamp: str
+    text: str
+
+
+class Needle(NamedTuple):
+    """Something to look for. `cased`: upper and lower case of it differ, so texts are folded.
+    `piece`: its longest word, by which entries can be found; empty: only by looking."""
+
+    text: str
+    cased: bool
+    piece: str
+
+
+class Open(msgspec.Struct, frozen=True, array_like=True):
+    """How far the texts of a log were taken: what lies behind is read again, and the docs from
+    `from_doc` on, which it may void, are made anew. `next_doc` was never given to a doc."""
+
+    start: int = 0
+    from_doc: int = 0
+    next_doc: int = 0
+    last_seq: int = 0
+
+
+def fold(text: str) -> str:
+    """The text without regard to case."""
+    return text.casefold()
+
+
+def words(text: str) -> set[str]:
+    """The words of a text, folded. A word that is too long to be indexed is the empty one."""
+    found = set(_WORD.findall(fold(text)))
+    return {word if len(word) <= LONGEST_WORD else "" for word in found}
+
+
+def needles(query: str) -> tuple[Needle, ...]:
+    """What a query asks for: its words and, whole, what is in quotes. A quote that is never closed
+    and a query of quotes alone are taken as they are."""
+    if query.count('"') % 2:
+        parts = query.split()
+    else:
+        parts = [phrase or word for phrase, word in _NEEDLE.findall(query) if phrase or word]
+    return tuple(map(_needle, parts or query.split()))
+
+
+def _needle(part: str) -> Needle:
+    text = fold(part)
+    pieces = [piece for piece in _WORD.findall(text) if len(piece) >= SHORTEST_PIECE]
+    piece = max(pieces, key=len, default="")
+    return Needle(text, text.upper() != text, piece if len(piece) <= LONGEST_WORD else "")
+
+
+def holds(text: str, wanted: tuple[Needle, ...]) -> bool:
+    """Whether all needles occur in a text."""
+    folded = ""
+    for needle in wanted:
+        if needle.cased and not folded:
+            folded = fold(text)
+        if needle.text not in (folded if needle.cased else text):
+            return False
+    return True
+
+
+def snippet(text: str, wanted: tuple[Needle, ...]) -> str:
+    """The text around its first hit on one line, the hit in « »."""
+    folded = fold(text)
+    if len(folded) != len(text):
+        text = folded
+    at, needle = min((folded.find(needle.text), needle.text) for needle in wanted)
+    end = at + len(needle)
+    before, behind = text[max(0, at - _AROUND) : at], text[end : end + _AROUND]
+    start = "…" if at > _AROUND else ""
+    more = "…" if end + _AROUND < len(text) else ""
+    line = f"{start}{before.lstrip()}«{text[at:end]}»{behind.rstrip()}{more}"
+    return _SPACE.sub(" ", line)
+
+
+class Docs:
+    """The docs of a log's lines, in order. What streamed and the results of an open batch are said
+    again by the message that follows: until then they are docs of their own."""
+
+    def __init__(self, mark: Open) -> None:
+        self._next = mark.from_doc
+        self._last_seq = mark.last_seq
+        self._pending: list[tuple[int, Entry]] = []
+        self._settled = mark
+
+    def take(self, line: Line | Damage) -> list[Doc]:
+        """The docs that a line adds."""
+        if isinstance(line, Damage) or isinstance(line.entry, Header | Outer):
+            return []
+        entry = line.entry
+        before = self._last_seq
+        seq = entry.seq if 0 < entry.seq <= LARGEST else before + 1
+        self._last_seq = seq
+        if isinstance(entry, PartialEntry | ToolResultEntry):
+            if not self._pending:
+                self._settled = self._mark(line.start, before)
+            self._pending.append((seq, entry))
+            return []
+        made: list[Doc] = []
+        if isinstance(entry, MessageEntry | RewindEntry):
+            made = self._end_pending(entry)
+        if (said := _said(entry)) is not None:
+            role, text = said
+            made.append(Doc(seq, entry.id, role, entry.timestamp, text))
+        made = [doc for doc in made if doc.text.strip()]
+        self._next += len(made)
+        return made
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing is open."""
+        return not self._pending
+
+    def finish(self, end: int) -> tuple[list[Doc], Open]:
+        """The docs of what is still open at the end of the log, and the mark to go on from."""
+        if not self._pending:
+            return [], self._mark(end, self._last_seq)
+        return [doc for doc in self._flush(None) if doc.text.strip()], self._settled
+
+    def _mark(self, start: int, last_seq: int) -> Open:
+        return Open(start, self._next, self._next, last_seq)
+
+    def _end_pending(self, entry: MessageEntry | RewindEntry) -> list[Doc]:
+        docs = self._flush(entry)
+        self._pending = []
+        return docs
+
+    def _flush(self, follower: MessageEntry | RewindEntry | None) -> list[Doc]:
+        """The docs of what is open, less what the entry after it says again."""
+        repeated: set[str] = set()
+        voids = False
+        if isinstance(follower, MessageEntry):
+            voids = follower.message.role == "assistant"
+            results = follower.message.said().tool_results
+            repeated = {result.tool_use_id for result in results}
+        docs: list[Doc] = []
+        run: list[tuple[int, PartialEntry]] = []
+        for seq, entry in self._pending:
+            if isinstance(entry, PartialEntry):
+                run.append((seq, entry))
+            elif isinstance(entry, ToolResultEntry) and entry.tool_use_id not in repeated:
+                docs.append(Doc(seq, entry.id, "tool", entry.timestamp, entry.content))
+        if run and not voids:
+            seq, first = run[0]
+            text = _streamed([entry for _, entry in run])
+            docs.append(Doc(seq, first.id, "assistant", first.timestamp, text))
+        return sorted(docs)
+
+
+def _streamed(run: list[PartialEntry]) -> str:
+    """What arrived of an answer, its blocks put together."""
+    blocks: dict[int, str] = {}
+    for entry in run:
+        for block in entry.content:
+            blocks[block.index] = blocks.get(block.index, "") + block.thinking + block.text
+    return "\n".join(text for _, text in sorted(blocks.items()))
+
+
+def _said(entry: Entry) -> tuple[str, str] | None:
+    """Whose words an entry has, and which."""
+    match entry:
+        case MessageEntry(message=message):
+            return _role(message), "\n".join(filter(None, map(_block, message.content)))
+        case TitleEntry(title=title):
+            return "title", title
+        case LabelEntry(label=label):
+            return "label", label
+        case CondensationEntry(summary=summary):
+            return "summary", summary_text(summary)
+        case ImportEntry(messages=messages) if messages:
+            return "import", import_text(entry)
+    return None
+
+
+def _role(message: LoggedMessage) -> str:
+    return "tool" if message.role == "user" and not is_prompt(message.said()) else message.role
+
+
+def _block(block: object) -> str:
+    match block:
+        case Text(text=text):
+            return text
+        case Thinking(thinking=thinking):
+            return thinking
+        case ToolUse(name=name, input=given):
+            return f"{name} {given}{_unescaped(given)}"
+        case ToolResult(content=content):
+            return content
+        case Opaque(raw=raw):
+            return raw
+        case Image() | RedactedThinking():
+            return ""
+    return ""
+
+
+def _unescaped(given: str) -> str:
+    """The strings in a call's input as people wrote them, where JSON writes them otherwise."""
+    if "\\" not in given:
+        return ""
+    try:
+        return "\n" + "\n".join(_strings(json.loads(given)))
+    except (ValueError, RecursionError):
+        return ""
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list | dict):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _strings(inner)
