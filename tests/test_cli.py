@@ -31,11 +31,11 @@ def error(awl: Awl, *arguments: str, code: int = 1) -> str:
 
 
 def snapshot(folder: Path) -> dict[str, tuple[str, int]]:
-    """Every file below a folder: its hash and when it was changed."""
+    """Every file below a folder but the index, which is derived: its hash, and when it changed."""
     return {
         str(path): (hashlib.sha256(path.read_bytes()).hexdigest(), path.stat().st_mtime_ns)
         for path in folder.rglob("*")
-        if path.is_file()
+        if path.is_file() and ".awl" not in path.parts
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,10 @@ from awl.errors import AwlError
 if TYPE_CHECKING:
     from awl.app import Wanted
     from awl.config import Config
-    from awl.store.files import Store
+    from awl.store.files import Progress, Store
+
+MOST_SHOWN = 50
+"""Hits of a search that people are shown unless they ask for more."""
 
 EPILOG = """\b
 Examples:
@@ -133,9 +136,10 @@ def _to_resume(config: Config, wanted: Wanted, resume: str) -> Path | None:
 
     store = open_store(config, os.environ)
     if resume != _LATEST:
-        return store.resolve(resume)
+        return _resolved(store, resume)
     cwd = _here(wanted.cwd)
     found = store.latest(cwd)
+    _say_all(store.notices)
     if found is None:
         _say(f"no session of {cwd} yet: starting one")
     return found
@@ -199,21 +203,91 @@ def list_sessions(**options: Any) -> None:
 def _list(everywhere: bool, cwd: str | None, limit: int | None, as_json: bool) -> None:
     store = _store()
     where = None if everywhere else _here(cwd)
-    listing = store.list(where)
-    for problem in listing.unreadable:
-        _say(f"cannot be read: {problem}")
-    found = listing.sessions[-limit:] if limit else listing.sessions
+    listing = store.list(where, limit=limit)
+    _say_all(store.notices)
+    _say_all([f"cannot be read: {problem}" for problem in listing.unreadable])
+    found = listing.sessions
     if as_json:
         _print_json(found)
         return
-    short = store.short_ids([info.id for info in found])
+    parents = [info.forked_from.session_id for info in found if info.forked_from]
+    short = store.short_ids([*(info.id for info in found), *parents])
     for info in found:
         messages = f"{info.message_count} message{'' if info.message_count == 1 else 's'}"
         mark = "" if info.status == "idle" else f"({info.status}) "
+        if info.forked_from:
+            mark += f"(fork of {short[info.forked_from.session_id]}) "
         row = f"{short[info.id]}  {_local(info.created)}  {messages}  {mark}{info.title}"
-        _print(row.rstrip().replace("\n", "␊"))  # a row cannot be forged
+        _print(row.rstrip().replace("
+", "␊"))  # a row cannot be forged
     if not found:
         _say("no sessions" if where is None else f"no sessions of {where}: --all lists all")
+
+
+@sessions.command()
+@click.argument("text", metavar="TEXT", nargs=-1, required=True)
+@_list_options
+def search(
+    text: tuple[str, ...], everywhere: bool, cwd: str | None, limit: int | None, as_json: bool
+) -> None:
+    """Search in all that was said in the sessions of this directory, the newest last.
+
+    An entry is found when it holds every word of TEXT, wherever in a word and whatever the case;
+    what is in quotes is found as a whole. Without --limit, the newest 50 are shown.
+
+    \b
+    Examples:
+      awl sessions search parser
+      awl sessions search --all '"out of memory" cuda'
+      awl sessions search --json parser | jq -r .[].session_id
+    """
+    store = _store()
+    where = None if everywhere else _here(cwd)
+    most = limit or (None if as_json else MOST_SHOWN)
+    found = store.search(" ".join(text), cwd=where, limit=most, progress=_progress())
+    _say_all(store.notices)
+    _say_all([f"cannot be searched: {problem}" for problem in found.unreadable])
+    if as_json:
+        _print_json(found.hits)
+        return
+    short = store.short_ids([hit.session_id for hit in found.hits])
+    for hit in found.hits:
+        facts = f"{short[hit.session_id]}  {hit.seq:>4}  {_local(hit.timestamp)}  {hit.role}"
+        _print(f"{facts}  {hit.snippet}")
+    if found.more:
+        _say(f"these are the newest {most}: --limit N shows more")
+    if not found.hits:
+        _say("nothing found" if where is None else f"nothing found in {where}: --all searches all")
+
+
+@sessions.command()
+@click.argument("session_id", metavar="ID")
+@click.argument("title", metavar="TITLE", nargs=-1, required=True)
+def rename(session_id: str, title: tuple[str, ...]) -> None:
+    """Give a session a title. Its place in lists stays the same.
+
+    \b
+    Examples:
+      awl sessions rename 019dc5ba Fix the parser
+    """
+    store = _store()
+    store.rename(_resolved(store, session_id), " ".join(title))
+
+
+@sessions.command()
+def reindex() -> None:
+    """Build the index anew from the logs. It may be deleted at any time, too.
+
+    \b
+    Examples:
+      awl sessions reindex
+    """
+    store = _store()
+    listing = store.reindex(_progress())
+    _say_all(store.notices)
+    _say_all([f"cannot be read: {problem}" for problem in listing.unreadable])
+    messages = sum(info.message_count for info in listing.sessions)
+    _print(f"{len(listing.sessions)} sessions, {messages} messages")
 
 
 @sessions.command()
@@ -233,10 +307,11 @@ def show(session_id: str, events: bool, lo: int | None, hi: int | None, as_json:
     """
     from awl import show as shown
 
-    path = _store().resolve(session_id)
+    store = _store()
+    path = _resolved(store, session_id)
     asked = shown.Range(lo or 0, hi)
     if as_json:
-        _print_json(shown.as_json(path, asked))
+        _print_json(shown.as_json(path, asked, store.number_of(path)))
     elif events:
         for line in shown.events(path, asked):
             _print(line)
@@ -263,7 +338,7 @@ def resume(session_id: str, print_only: bool) -> None:
 
     if not print_only:
         click.get_current_context().exit(_talk(Wanted(), session_id, None, "text", yes=False))
-    path = _store().resolve(session_id)
+    path = _resolved(_store(), session_id)
     to_terminal = sys.stdout.isatty()
     for line in shown.raw_lines(path):
         if to_terminal:
@@ -364,6 +439,31 @@ def _store() -> Store:
     return Store(sessions_dir(loaded, os.environ))
 
 
+def _resolved(store: Store, query: str) -> Path:
+    """The log that is meant; what there is to say of the index is said."""
+    try:
+        return store.resolve(query)
+    finally:
+        _say_all(store.notices)
+
+
+def _progress() -> Progress | None:
+    """Shows on a terminal how far the index is, if that takes longer than a moment."""
+    if not sys.stderr.isatty():
+        return None
+    import time
+
+    begun = time.monotonic()
+
+    def show(done: int, total: int) -> None:
+        if time.monotonic() - begun > 0.5:
+            share = 100 * done // max(total, 1)
+            end = "\r\x1b[K" if done >= total else ""
+            click.echo(f"\rawl: indexing {share:3} % {end}", nl=False, err=True)
+
+    return show
+
+
 def _directory(given: str) -> str:
     path = Path(given).expanduser()
     if not path.is_dir():
@@ -401,6 +501,11 @@ def _print_json(value: Any) -> None:
     import msgspec
 
     click.echo(json.dumps(msgspec.to_builtins(value), indent=2))
+
+
+def _say_all(lines: Iterable[str]) -> None:
+    for line in lines:
+        _say(line)
 
 
 def _say(text: str) -> None:

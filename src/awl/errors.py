@@ -43,6 +43,17 @@ class AmbiguousId(AwlError):
         super().__init__(f"{query!r} is ambiguous: it could be {', '.join(candidates)}")
 
 
+class NoLog(AwlError):
+    """A conversation was kept without a log, and what is asked for needs one."""
+
+    def __init__(self, session_id: str) -> None:
+        self.session_id = session_id
+        super().__init__(
+            f"conversation {session_id} has no log, because [session] enabled was false: set it to"
+            f" true and say `awl --resume {session_id}`, and it gets one from there on"
+        )
+
+
 class SessionBusy(AwlError):
     """Another process holds the session's lock. Nothing was written."""
 

@@ -50,11 +50,11 @@ class Range(NamedTuple):
         return self.lo <= seq and (self.hi is None or seq <= self.hi)
 
 
-def as_json(path: Path, asked: Range) -> dict[str, Any]:
+def as_json(path: Path, asked: Range, conversation_id: int | None = None) -> dict[str, Any]:
     """A session for programs: its facts, its damage, and the entries as the log has them."""
     state = read(path)
     return {
-        "session": msgspec.to_builtins(describe(path, state)),
+        "session": msgspec.to_builtins(describe(path, state, conversation_id)),
         "damage": [
             {"line": bad.line, "start": bad.start, "end": bad.end, "reason": bad.reason}
             for bad in state.damage

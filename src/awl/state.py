@@ -622,15 +622,18 @@ class State:
                 return not finished
         return False
 
+    def prompts(self) -> Iterator[str]:
+        """The words of the prompts in the file, in order."""
+        for position, entry in enumerate(self.entries):
+            if entry_type(entry) == "message" and _logged(entry).role == "user":
+                body = self.body(position)
+                if isinstance(body, MessageEntry) and is_prompt(body.message.said()):
+                    yield body.message.said().text
+
     @property
     def first_prompt(self) -> str:
         """The words of the first prompt in the file; empty when there is none."""
-        for position, entry in enumerate(self.entries):
-            if entry_type(entry) == "message":
-                body = self.body(position)
-                if isinstance(body, MessageEntry) and is_prompt(body.message.said()):
-                    return body.message.said().text
-        return ""
+        return next(self.prompts(), "")
 
     def call_status(self, call: Call) -> CallStatus:
         """What is known of a call.

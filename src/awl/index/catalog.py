@@ -212,6 +212,18 @@ class Catalog:
 
         return self.database.run(work)
 
+    def number_of(self, path: Path) -> int | None:
+        """The number of a log's session; None when it has none, or lies elsewhere."""
+        name = os.fsencode(Path(path.parent.name, path.name))
+
+        def work(db: sqlite3.Connection) -> int | None:
+            self.catch_up(db)
+            query = "SELECT number FROM sessions WHERE path = ?"
+            row = db.execute(query, (name,)).fetchone()
+            return row[0] if row and self._full(name).samefile(path) else None
+
+        return self.database.run(work)
+
     def ids(self) -> dict[str, list[Path]]:
         """The logs of all sessions by id."""
 
