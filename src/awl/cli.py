@@ -17,7 +17,8 @@ from awl.errors import AwlError
 if TYPE_CHECKING:
     from awl.app import Wanted
     from awl.config import Config
-    from awl.store.files import Progress, Store
+    from awl.index.fulltext import Progress
+    from awl.store.files import Store
 
 MOST_SHOWN = 50
 """Hits of a search that people are shown unless they ask for more."""
@@ -212,14 +213,16 @@ def _list(everywhere: bool, cwd: str | None, limit: int | None, as_json: bool) -
         return
     parents = [info.forked_from.session_id for info in found if info.forked_from]
     short = store.short_ids([*(info.id for info in found), *parents])
+    rows = []
     for info in found:
         messages = f"{info.message_count} message{'' if info.message_count == 1 else 's'}"
         mark = "" if info.status == "idle" else f"({info.status}) "
         if info.forked_from:
             mark += f"(fork of {short[info.forked_from.session_id]}) "
         row = f"{short[info.id]}  {_local(info.created)}  {messages}  {mark}{info.title}"
-        _print(row.rstrip().replace("
-", "␊"))  # a row cannot be forged
+        rows.append(row.rstrip().replace("\n", "␊"))  # a row cannot be forged
+    if rows:
+        _print("\n".join(rows))
     if not found:
         _say("no sessions" if where is None else f"no sessions of {where}: --all lists all")
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+import sys
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import Final, Literal
 
@@ -28,10 +30,14 @@ Status = Literal["open", "interrupted", "idle"]
 SHORTEST_PREFIX: Final = 8
 """Characters of an id that are printed at least."""
 
+# How the file system's names become text: `os.fsdecode`, without its cost for each name.
+_NAMES: Final = (sys.getfilesystemencoding(), sys.getfilesystemencodeerrors())
+_ORDER: Final = attrgetter("updated", "id", "path")
+_MANY: Final = 64  # ids that are shortened all at once
 _summary: Final = msgspec.msgpack.Decoder(Summary)
 
 
-class SessionInfo(msgspec.Struct, frozen=True, kw_only=True):
+class SessionInfo(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A session as lists show it. Times are ISO 8601 in UTC.
 
     `status`: open (a process holds it), interrupted (its last turn has an open call or no finished
@@ -69,7 +75,7 @@ class Catalog:
         self.root = root
         self.database = Database(root / ".awl")
         self.conversations = Conversations(root / ".awl")
-        self._root = os.fsencode(root)
+        self._prefix = f"{root}{os.sep}"
         self._conversations_fault = ""
 
     @property
@@ -100,7 +106,7 @@ class Catalog:
             unreadable = self.catch_up(db, disk)
             found = self._infos(db, disk, cwd, limit)
             found += self._logless_infos(db, cwd)
-            found.sort(key=lambda info: (info.updated, info.id, info.path))
+            found.sort(key=_ORDER)
             return Listing(tuple(found[-limit:] if limit else found), tuple(unreadable))
 
         return self.database.run(work)
@@ -109,11 +115,11 @@ class Catalog:
         self, db: sqlite3.Connection, disk: Disk, cwd: str | None, limit: int | None
     ) -> list[SessionInfo]:
         where, values = scope(db, cwd)
-        rows = db.execute(
-            f"SELECT path, info, checksum, number FROM sessions WHERE {where}"  # noqa: S608
-            " ORDER BY updated DESC, id DESC, path DESC LIMIT ?",
-            (*values, -1 if limit is None else limit),
-        ).fetchall()
+        query = f"SELECT path, info, checksum, number FROM sessions WHERE {where}"  # noqa: S608
+        if limit is not None:
+            query += " ORDER BY updated DESC, id DESC, path DESC LIMIT ?"
+            values.append(limit)
+        rows = db.execute(query, values).fetchall()
         return [self._info(disk, *row) for row in rows]
 
     def _info(
@@ -122,11 +128,11 @@ class Catalog:
         if zlib.crc32(info) != checksum:
             raise sqlite3.DatabaseError("a row's checksum is wrong")
         summary = _decode_summary(info)
-        full = os.fsdecode(self._root + b"/" + path)
+        full = f"{self._prefix}{path.decode(*_NAMES)}"
         status: Status = "interrupted" if summary.interrupted else "idle"
         if path in disk.owned and is_locked(Path(full)):
             status = "open"
-        cwd = os.fsdecode(summary.cwd) or cwd_of_label(os.fsdecode(path.split(b"/")[0]))
+        cwd = summary.cwd.decode(*_NAMES) or cwd_of_label(os.fsdecode(path.split(b"/")[0]))
         return SessionInfo(
             id=summary.id,
             conversation_id=number,
@@ -240,6 +246,9 @@ class Catalog:
         def work(db: sqlite3.Connection) -> dict[str, str]:
             self.catch_up(db)
             others = [one.session_id.lower() for one in self.logless(db)]
+            if len(ids) > _MANY:
+                rows = db.execute("SELECT DISTINCT folded FROM sessions")
+                return _shortened(ids, {*others, *(folded for (folded,) in rows)})
             return {one: one[: _length(db, one.lower(), others)] for one in ids}
 
         return self.database.run(work)
@@ -251,7 +260,7 @@ class Catalog:
         return found
 
     def _full(self, path: bytes) -> Path:
-        return Path(os.fsdecode(self._root + b"/" + path))
+        return Path(self._prefix + path.decode(*_NAMES))
 
 
 def _decode_summary(info: bytes) -> Summary:
@@ -318,6 +327,17 @@ def _length(db: sqlite3.Connection, folded: str, others: list[str]) -> int:
     rest = [*(other for (other,) in near), *(other for other in others if other != folded)]
     shared = max((_shared(folded, other) for other in rest), default=0)
     return max(SHORTEST_PREFIX, shared + 1)
+
+
+def _shortened(ids: Sequence[str], known: set[str]) -> dict[str, str]:
+    """As `_length` says for each, with one pass over all ids."""
+    everything = sorted(known)
+    lengths = {}
+    for at, folded in enumerate(everything):
+        near = everything[max(0, at - 1) : at] + everything[at + 1 : at + 2]
+        shared = max((_shared(folded, other) for other in near), default=0)
+        lengths[folded] = max(SHORTEST_PREFIX, shared + 1)
+    return {one: one[: lengths.get(one.lower(), len(one))] for one in ids}
 
 
 def _shared(one: str, other: str) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 from pathlib import Path
@@ -30,12 +29,16 @@ class Log(NamedTuple):
         return parse_log_name(os.fsdecode(self.path.rsplit(b"/", 1)[-1]))
 
 
+Seen = tuple[bytes, int, int, int, int]
+"""The same facts as a plain tuple: a list must look at ten thousand in a moment."""
+
+
 class Disk:
     """What lies below a root: the logs, those that say that they are open (`owned`), and the
     folders that cannot be read, with why."""
 
     def __init__(self, root: Path) -> None:
-        self.logs: list[Log] = []
+        self.logs: list[Seen] = []
         self.owned: set[bytes] = set()
         self.unreadable: list[str] = []
         try:
@@ -51,22 +54,24 @@ class Disk:
 
     def _scan(self, folder: os.DirEntry[bytes]) -> None:
         prefix = folder.name + b"/"
-        logs = self.logs
+        add = self.logs.append
         with os.scandir(folder.path) as files:
             for file in files:
                 name = file.name
                 if name.endswith(b".jsonl"):
-                    with contextlib.suppress(FileNotFoundError):
+                    try:
                         found = file.stat(follow_symlinks=False)
-                        logs.append(
-                            Log(
-                                prefix + name,
-                                found.st_size,
-                                found.st_mtime_ns,
-                                found.st_dev,
-                                found.st_ino,
-                            )
+                    except FileNotFoundError:
+                        continue
+                    add(
+                        (
+                            prefix + name,
+                            found.st_size,
+                            found.st_mtime_ns,
+                            found.st_dev,
+                            found.st_ino,
                         )
+                    )
                 elif name.endswith(_OWNER):
                     self.owned.add(prefix + name[: -len(_OWNER)])
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -21,7 +21,7 @@ import msgspec
 from awl.errors import AwlError
 from awl.index.catalog import Catalog, info_of, scope
 from awl.index.database import count_dead, dead, writing
-from awl.index.texts import Doc, Docs, Needle, Open, holds, needles, snippet, words
+from awl.index.texts import Doc, Docs, Needle, Open, fold, holds, needles, snippet, words
 from awl.log.scan import scan
 
 Progress = Callable[[int, int], None]
@@ -29,7 +29,8 @@ Progress = Callable[[int, int], None]
 
 _PORTION: Final = 1 << 20  # bytes of a log that go into one transaction
 _MOST_WORDS: Final = 256  # known words that a piece may occur in, to be looked up one by one
-_FEW: Final = 2000  # rows that are sorted at once
+_TRIGRAM: Final = 3
+_FEW: Final = 300  # rows that are sorted at once
 _MOST_DEAD: Final = 10_000  # postings that lead nowhere, before the texts are taken in anew
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
@@ -112,103 +113,131 @@ def search(
 # -- taking texts in -----------------------------------------------------------------------------
 
 
+class _Portion(NamedTuple):
+    """Some lines of a log, read. `row` is what the index had of its texts then: the mark, how far
+    they were taken, and how far the lists know the log."""
+
+    key: int
+    row: tuple[bytes | None, int, int]
+    mark: Open
+    docs: list[tuple[Doc, set[str]]]
+    after: Open
+    end: int
+
+
+_TEXTS: Final = "SELECT texts, texts_done, done FROM sessions WHERE key = ?"
+
+
 def _advance(db: sqlite3.Connection, root: Path, progress: Progress | None) -> list[str]:
     """Take in the texts of all logs, as far as the lists know them."""
     _renew(db)
-    behind = db.execute(
-        "SELECT key, path, texts_done, done FROM sessions WHERE texts_done < done ORDER BY key"
-    ).fetchall()
-    total = sum(done - start for _, _, start, done in behind)
-    before, unreadable = 0, []
+    unreadable: list[str] = []
     known: dict[str, str] = {}
-    for key, path, start, done in behind:
-        full = os.fsencode(root) + b"/" + path
+    behind = "FROM sessions WHERE texts_done < done"
+    total = db.execute(f"SELECT sum(done - texts_done) {behind}").fetchone()[0] or 0
+    taken = 0
+    while True:
+        skipped = len(unreadable)
+        rows = db.execute(
+            f"SELECT key, path {behind} ORDER BY key LIMIT 1000 OFFSET ?",
+            (skipped,),
+        ).fetchall()
+        if not rows:
+            return unreadable
+        for batch in _batches(db, os.fsencode(root), rows, unreadable):
+            with writing(db):
+                for portion in batch:
+                    _take_in(db, portion, known)
+            taken += sum(portion.end - portion.row[1] for portion in batch)
+            if progress is not None:
+                progress(min(taken, total), total)
+
+
+def _batches(
+    db: sqlite3.Connection,
+    root: bytes,
+    rows: list[tuple[int, bytes]],
+    unreadable: list[str],
+) -> Iterator[list[_Portion]]:
+    """The next portions of logs, as many as make a short transaction."""
+    batch: list[_Portion] = []
+    size = 0
+    for key, path in rows:
+        full = root + b"/" + path
+        row = db.execute(_TEXTS, (key,)).fetchone()
+        if row is None:
+            continue
         try:
-            for at in _advance_log(db, key, full, known):
-                if progress is not None:
-                    progress(before + at - start, total)
+            portion = _read(full, key, row)
         except OSError as error:
             unreadable.append(f"{os.fsdecode(full)}: {error.strerror or error}")
-        before += done - start
-    return unreadable
+            continue
+        batch.append(portion)
+        size += portion.end - portion.mark.start
+        if size >= _PORTION:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
 
 
-def _advance_log(
-    db: sqlite3.Connection, key: int, path: bytes, known: dict[str, str]
-) -> Iterator[int]:
-    """Take in a log's texts, a portion a transaction. Yields how far it has come."""
-    query = "SELECT texts, done FROM sessions WHERE key = ? AND texts_done < done"
-    fd = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
-    try:
-        while (row := db.execute(query, (key,)).fetchone()) is not None:
-            before, done = row
-            mark = _decode_open(before)
-            docs, after, end = _portion(fd, mark, done)
-            split = [(doc, words(doc.text)) for doc in docs]
-            with writing(db):
-                if db.execute(query, (key,)).fetchone() == row:
-                    _void(db, key, mark)
-                    after = _insert(db, key, mark, after, split, known)
-                    db.execute(
-                        "UPDATE sessions SET texts = ?, texts_done = ? WHERE key = ?",
-                        (msgspec.msgpack.encode(after), end, key),
-                    )
-            yield end
-    finally:
-        os.close(fd)
-
-
-def _portion(fd: int, mark: Open, done: int) -> tuple[list[Doc], Open, int]:
-    """The docs of a log's next lines, up to a place where nothing is open or to the end."""
+def _read(path: bytes, key: int, row: tuple[bytes | None, int, int]) -> _Portion:
+    """A log's next docs, up to a place where nothing is open or to the end."""
+    texts, _, done = row
+    mark = _decode_open(texts)
     found: list[Doc] = []
     docs = Docs(mark)
-    for line in scan(fd, start=mark.start):
-        if line.end >= done:
-            break
-        found += docs.take(line)
-        if line.end - mark.start >= _PORTION and docs.settled:
-            _, after = docs.finish(line.end + 1)
-            return found, after, line.end + 1
-    rest, after = docs.finish(done)
-    return found + rest, after, done
+    end = done
+    fd = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+    try:
+        for line in scan(fd, start=mark.start):
+            if line.end >= done:
+                break
+            found += docs.take(line)
+            if line.end - mark.start >= _PORTION and docs.settled:
+                end = line.end + 1
+                break
+    finally:
+        os.close(fd)
+    rest, after = docs.finish(end)
+    split = [(doc, words(doc.text)) for doc in found + rest]
+    return _Portion(key, row, mark, split, after, end)
 
 
-def _void(db: sqlite3.Connection, key: int, mark: Open) -> None:
-    """Drop the docs of what was open: its lines are read again."""
-    if mark.from_doc < mark.next_doc:
-        db.execute(
-            "DELETE FROM messages WHERE doc BETWEEN ? AND ?",
-            (key << 32 | mark.from_doc, key << 32 | mark.next_doc),
-        )
-        count_dead(db, mark.next_doc - mark.from_doc)
+def _take_in(db: sqlite3.Connection, portion: _Portion, known: dict[str, str]) -> None:
+    """Record a portion, unless another process has recorded something meanwhile.
 
-
-def _insert(
-    db: sqlite3.Connection,
-    key: int,
-    mark: Open,
-    after: Open,
-    split: list[tuple[Doc, set[str]]],
-    known: dict[str, str],
-) -> Open:
-    """Insert docs under numbers that were never used: the postings of voided ones are still there.
-    Returns the mark, whose docs were counted from `mark.from_doc` on, in these numbers."""
-    _learn(db, set[str]().union(*(found for _, found in split)) - known.keys(), known)
+    What was open before is voided, for its lines were read again. Docs get numbers that were never
+    used: the postings of voided ones are still there.
+    """
+    key, row, mark, docs, after, end = portion
+    if db.execute(_TEXTS, (key,)).fetchone() != row:
+        return
     first = key << 32 | mark.next_doc
+    if mark.from_doc < mark.next_doc:
+        void = (key << 32 | mark.from_doc, first - 1)
+        db.execute("DELETE FROM messages WHERE doc BETWEEN ? AND ?", void)
+        count_dead(db, mark.next_doc - mark.from_doc)
+    _learn(db, set[str]().union(*(found for _, found in docs)) - known.keys(), known)
     db.executemany(
         "INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?)",
         [
             (first + n, doc.seq, doc.entry_id, doc.role, _packed(doc.timestamp), doc.text)
-            for n, (doc, _) in enumerate(split)
+            for n, (doc, _) in enumerate(docs)
         ],
     )
     db.executemany(
         "INSERT INTO postings (rowid, terms) VALUES (?, ?)",
-        [(first + n, " ".join(map(known.__getitem__, f))) for n, (_, f) in enumerate(split)],
+        [(first + n, " ".join([known[word] for word in f])) for n, (_, f) in enumerate(docs)],
     )
-    moved = mark.next_doc - mark.from_doc
-    return msgspec.structs.replace(
-        after, from_doc=after.from_doc + moved, next_doc=mark.next_doc + len(split)
+    after = msgspec.structs.replace(
+        after,
+        from_doc=after.from_doc + mark.next_doc - mark.from_doc,
+        next_doc=mark.next_doc + len(docs),
+    )
+    db.execute(
+        "UPDATE sessions SET texts = ?, texts_done = ? WHERE key = ?",
+        (msgspec.msgpack.encode(after), end, key),
     )
 
 
@@ -236,8 +265,7 @@ def _renew(db: sqlite3.Connection) -> None:
             db.execute(f"DELETE FROM {table}")  # noqa: S608
         for table in ("parts", "postings"):
             db.execute(f"INSERT INTO {table} ({table}) VALUES ('delete-all')")  # noqa: S608
-        mark = msgspec.msgpack.encode(Open())
-        db.execute("UPDATE sessions SET texts = ?, texts_done = 0", (mark,))
+        db.execute("UPDATE sessions SET texts = NULL, texts_done = 0")
         db.execute("DELETE FROM meta WHERE key = 'dead'")
 
 
@@ -279,18 +307,28 @@ def _candidates(
     match = _match(db, wanted)
     if match == "":
         return
-    row = "SELECT doc, seq, entry, role, time, text FROM messages"
-    if match is None:
-        for session in _sessions(db, cwd):
-            for found in db.execute(
-                f"{row} WHERE doc BETWEEN ? AND ? ORDER BY doc DESC", _range(session.key)
-            ):
-                yield session, *found
-        return
-    for session, doc in _matching(db, match, cwd):
-        found = db.execute(f"{row} WHERE doc = ?", (doc,)).fetchone()
+    matching = _looked_at(db, wanted, cwd) if match is None else _matching(db, match, cwd)
+    query = "SELECT doc, seq, entry, role, time, text FROM messages WHERE doc = ?"
+    for session, doc in matching:
+        found = db.execute(query, (doc,)).fetchone()
         if found is not None:
             yield session, *found
+
+
+def _looked_at(
+    db: sqlite3.Connection, wanted: tuple[Needle, ...], cwd: str | None
+) -> Iterator[tuple[_Session, int]]:
+    """The rows in which the longest needle occurs, found by looking at every row."""
+    needle = max(wanted, key=lambda one: len(one.text))
+    query = "SELECT doc, text FROM messages WHERE doc BETWEEN ? AND ? ORDER BY doc DESC"
+    for session in _sessions(db, cwd):
+        rows = db.execute(query, _range(session.key))
+        if needle.cased:
+            found = (doc for doc, text in rows if needle.text in fold(text))
+        else:
+            found = (doc for doc, text in rows if needle.text in text)
+        for doc in found:
+            yield session, doc
 
 
 def _match(db: sqlite3.Connection, wanted: tuple[Needle, ...]) -> str | None:
@@ -300,11 +338,13 @@ def _match(db: sqlite3.Connection, wanted: tuple[Needle, ...]) -> str | None:
     for piece in {needle.piece for needle in wanted if needle.piece}:
         numbers = [
             number
-            for number, term in db.execute(
-                "SELECT rowid, term FROM parts WHERE term GLOB ? LIMIT ?",
+            for (number,) in db.execute(
+                # Too short a piece for the index of parts is looked for in every known word.
+                "SELECT rowid FROM parts WHERE term GLOB ?1 LIMIT ?2"
+                if len(piece) >= _TRIGRAM
+                else "SELECT id FROM terms WHERE term GLOB ?1 LIMIT ?2",
                 (f"*{piece}*", _MOST_WORDS + 1),
             )
-            if piece in term
         ]
         if len(numbers) > _MOST_WORDS:
             continue
@@ -319,12 +359,14 @@ def _matching(
     db: sqlite3.Connection, match: str, cwd: str | None
 ) -> Iterator[tuple[_Session, int]]:
     query = "SELECT rowid FROM postings WHERE postings MATCH ?"
-    few = [doc for (doc,) in db.execute(f"{query} LIMIT ?", (match, _FEW + 1))]
+    few = [doc for (doc,) in db.execute(f"{query} ORDER BY rowid LIMIT ?", (match, _FEW + 1))]
     if len(few) <= _FEW:
-        keys = {doc >> 32 for doc in few}
-        sessions = {session.key: session for session in _sessions(db, cwd, keys)}
-        places = [_Place(sessions[doc >> 32], doc) for doc in few if doc >> 32 in sessions]
-        yield from sorted(places, reverse=True)
+        docs: dict[int, list[int]] = {}
+        for doc in few:
+            docs.setdefault(doc >> 32, []).append(doc)
+        for session in _sessions(db, cwd, docs):
+            for doc in reversed(docs[session.key]):
+                yield session, doc
         return
     for session in _sessions(db, cwd):
         within = f"{query} AND rowid BETWEEN ? AND ? ORDER BY rowid DESC"
@@ -333,7 +375,7 @@ def _matching(
 
 
 def _sessions(
-    db: sqlite3.Connection, cwd: str | None, keys: set[int] | None = None
+    db: sqlite3.Connection, cwd: str | None, keys: Iterable[int] | None = None
 ) -> Iterator[_Session]:
     """The sessions of a directory, or all, or some of them, newest first."""
     where, values = scope(db, cwd)
@@ -388,8 +430,8 @@ def _unpacked(time: int | str) -> str:
     return text.replace("+00:00", "Z")
 
 
-def _decode_open(mark: bytes) -> Open:
+def _decode_open(mark: bytes | None) -> Open:
     try:
-        return _open_decoder.decode(mark)
+        return Open() if mark is None else _open_decoder.decode(mark)
     except msgspec.MsgspecError as error:
         raise sqlite3.DatabaseError(f"a mark cannot be read: {error}") from None

@@ -18,7 +18,6 @@ from awl.index.conversations import Conversations
 from awl.index.database import count_dead, writing
 from awl.index.disk import Disk, Log
 from awl.index.summary import Mark, Summary, fits, read_on, stands
-from awl.index.texts import Open
 from awl.log.file import sync
 
 _BATCH: Final = 0.1  # seconds of reading that go into one transaction
@@ -80,7 +79,7 @@ class Level:
         return self._disk.digest(self._conversations.identity())
 
     def _drop_gone(self) -> None:
-        gone = self._rows.keys() - {log.path for log in self._disk.logs}
+        gone = self._rows.keys() - {seen[0] for seen in self._disk.logs}
         if gone:
             with writing(self._db):
                 for path in gone:
@@ -89,9 +88,9 @@ class Level:
 
     def _take_in_stale(self) -> None:
         stale = [
-            log
-            for log in self._disk.logs
-            if (row := self._rows.get(log.path)) is None or not row.settled or row.log != log
+            Log(*seen)
+            for seen in self._disk.logs
+            if (row := self._rows.get(seen[0])) is None or not row.settled or row.log != seen
         ]
         for batch in self._batches(stale):
             with writing(self._db):
@@ -166,7 +165,8 @@ class Level:
             if _counter(self._db) != self._version:
                 return
             rows = {row.log: row.settled for row in map(_row, self._db.execute(_ROWS))}
-            if all(rows.get(log, log.name is None) for log in self._disk.logs):
+            logs = (Log(*seen) for seen in self._disk.logs)
+            if all(rows.get(log, log.name is None) for log in logs):
                 _set(self._db, "seen", self._digest())
 
     def _count(self) -> None:
@@ -250,7 +250,6 @@ def _take_in(db: sqlite3.Connection, read: _Read, known: _Row | None) -> None:
         return
     if known is not None:
         _forget(db, known.key)
-    values["texts"] = msgspec.msgpack.encode(Open())
     names = ", ".join(values)
     marks = ", ".join(f":{name}" for name in values)
     db.execute(f"INSERT INTO sessions ({names}) VALUES ({marks})", values)  # noqa: S608

@@ -38,7 +38,7 @@ the last indexed line is."""
 _LONGEST_CHECKED_LINE: Final = 1 << 16
 
 
-class Summary(msgspec.Struct, frozen=True, array_like=True):
+class Summary(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What lists show of a session. `cwd` is in the file system's bytes; empty: the log does not
     tell it."""
 

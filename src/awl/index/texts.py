@@ -36,9 +36,6 @@ from awl.state import LARGEST, import_text, is_prompt, summary_text
 LONGEST_WORD: Final = 64
 """Characters of a word that is indexed as one."""
 
-SHORTEST_PIECE: Final = 3
-"""Characters that a part of a needle must have to be looked up among the known words."""
-
 _AROUND: Final = 48  # characters of a snippet before and behind the hit
 
 # Letters, digits and underscores, but for scripts that write without spaces (Thai to Tibetan,
@@ -88,7 +85,9 @@ def fold(text: str) -> str:
 def words(text: str) -> set[str]:
     """The words of a text, folded. A word that is too long to be indexed is the empty one."""
     found = set(_WORD.findall(fold(text)))
-    return {word if len(word) <= LONGEST_WORD else "" for word in found}
+    if max(map(len, found), default=0) > LONGEST_WORD:
+        return {word if len(word) <= LONGEST_WORD else "" for word in found}
+    return found
 
 
 def needles(query: str) -> tuple[Needle, ...]:
@@ -103,8 +102,7 @@ def needles(query: str) -> tuple[Needle, ...]:
 
 def _needle(part: str) -> Needle:
     text = fold(part)
-    pieces = [piece for piece in _WORD.findall(text) if len(piece) >= SHORTEST_PIECE]
-    piece = max(pieces, key=len, default="")
+    piece = max(_WORD.findall(text), key=len, default="")
     return Needle(text, text.upper() != text, piece if len(piece) <= LONGEST_WORD else "")
 
 

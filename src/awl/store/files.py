@@ -5,24 +5,24 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from awl.conversation import ModelRef
 from awl.entries import TitleEntry
 from awl.errors import AmbiguousId, AwlError, NoLog, SessionNotFound
 from awl.index.catalog import SHORTEST_PREFIX, Catalog, Listing, SessionInfo, Status
-from awl.index.fulltext import Found, Hit, Progress, search
 from awl.index.titles import Title
 from awl.log.file import is_locked, owner_path
 from awl.log.names import parse_log_name
 from awl.session import Session
 from awl.state import State
 
+if TYPE_CHECKING:
+    from awl.index.fulltext import Found, Progress
+
 __all__ = [
     "SHORTEST_PREFIX",
-    "Found",
-    "Hit",
     "Listing",
-    "Progress",
     "SessionInfo",
     "Status",
     "Store",
@@ -106,6 +106,8 @@ class Store:
         Raises:
             AwlError: the query is empty.
         """
+        from awl.index.fulltext import search  # lists do without it
+
         return search(self.catalog, query, cwd=cwd, limit=limit, progress=progress)
 
     def reindex(self, progress: Progress | None = None) -> Listing:
