@@ -22,7 +22,7 @@ from awl.index.disk import Disk
 from awl.index.level import Level
 from awl.index.summary import Summary
 from awl.index.titles import Title
-from awl.log.file import is_locked
+from awl.log.file import is_locked, owner_path
 from awl.log.names import cwd_of_label, encode_cwd, same_directory
 
 Status = Literal["open", "interrupted", "idle"]
@@ -130,7 +130,11 @@ class Catalog:
         summary = _decode_summary(info)
         full = f"{self._prefix}{path.decode(*_NAMES)}"
         status: Status = "interrupted" if summary.interrupted else "idle"
-        if path in disk.owned and is_locked(Path(full)):
+        owned = path in disk.owned
+        if path in disk.links:  # what belongs to a log lies beside the real one
+            full = os.path.realpath(full)
+            owned = owner_path(Path(full)).exists()
+        if owned and is_locked(Path(full)):
             status = "open"
         cwd = summary.cwd.decode(*_NAMES) or cwd_of_label(os.fsdecode(path.split(b"/")[0]))
         return SessionInfo(
@@ -260,7 +264,8 @@ class Catalog:
         return found
 
     def _full(self, path: bytes) -> Path:
-        return Path(self._prefix + path.decode(*_NAMES))
+        full = Path(self._prefix + path.decode(*_NAMES))
+        return full.resolve() if full.is_symlink() else full
 
 
 def _decode_summary(info: bytes) -> Summary:
@@ -342,5 +347,9 @@ def _shortened(ids: Sequence[str], known: set[str]) -> dict[str, str]:
 
 def _shared(one: str, other: str) -> int:
     """How many characters two ids have in common at their beginning."""
-    pairs = zip(one, other, strict=False)
-    return next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
+    count = 0
+    for mine, theirs in zip(one, other, strict=False):
+        if mine != theirs:
+            break
+        count += 1
+    return count

@@ -34,16 +34,17 @@ Seen = tuple[bytes, int, int, int, int]
 
 
 class Disk:
-    """What lies below a root: the logs, those that say that they are open (`owned`), and the
-    folders that cannot be read, with why."""
+    """What lies below a root: the logs, those that say that they are open (`owned`), those that
+    lie elsewhere (`links`), and the folders that cannot be read, with why."""
 
     def __init__(self, root: Path) -> None:
         self.logs: list[Seen] = []
         self.owned: set[bytes] = set()
+        self.links: set[bytes] = set()
         self.unreadable: list[str] = []
         try:
             with os.scandir(os.fsencode(root)) as folders:
-                found = [f for f in folders if not f.name.startswith(b".") and _is_folder(f)]
+                found = [f for f in folders if not f.name.startswith(b".") and f.is_dir()]
         except FileNotFoundError:
             return
         for folder in found:
@@ -60,9 +61,11 @@ class Disk:
                 name = file.name
                 if name.endswith(b".jsonl"):
                     try:
-                        found = file.stat(follow_symlinks=False)
+                        found = file.stat()
                     except FileNotFoundError:
                         continue
+                    if file.is_symlink():
+                        self.links.add(prefix + name)
                     add(
                         (
                             prefix + name,
@@ -79,7 +82,3 @@ class Disk:
         """The same for the same logs, unchanged."""
         seen = msgspec.msgpack.encode((salt, self.logs))
         return hashlib.blake2b(seen, digest_size=16).digest()
-
-
-def _is_folder(entry: os.DirEntry[bytes]) -> bool:
-    return entry.is_dir(follow_symlinks=False)

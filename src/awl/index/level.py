@@ -121,8 +121,7 @@ class Level:
     def _read(self, log: Log) -> _Read:
         path = Path(os.fsdecode(self._root + b"/" + log.path))
         flags = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)
-        # A pipe must keep nobody waiting, nor a link lead elsewhere.
-        fd = os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+        fd = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))  # a pipe must keep nobody waiting
         try:
             for _ in range(_TRIES):
                 read = _read_open(fd, path, log.path, self._rows.get(log.path))
