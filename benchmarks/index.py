@@ -105,11 +105,9 @@ def memory() -> None:
         first = next(Store(root).logs())
         old = first.name.split("_")[1].removesuffix(".jsonl")
         for _ in range(199):
-            new = new_session_id().encode()
-            copy = first.with_name(first.name.replace(first.name.split("_")[1][:-6], new.decode()))
-            copy.write_bytes(
-                first.read_bytes().replace(first.name.split("_")[1][:-6].encode(), new)
-            )
+            new = new_session_id()
+            copy = first.with_name(first.name.replace(old, new))
+            copy.write_bytes(first.read_bytes().replace(old.encode(), new.encode()))
         code = (
             "import resource, sys, time; from pathlib import Path;"
             "from awl.store.files import Store; s = Store(Path(sys.argv[1]));"

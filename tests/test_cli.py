@@ -445,6 +445,81 @@ def test_the_list_as_json(awl: Awl) -> None:
     assert awl("sessions", "list", "--json", "--cwd", "/").json == []
 
 
+def test_a_fork_is_marked_with_its_parent(awl: Awl) -> None:
+    parent = awl.write_log(user("first"), assistant("ok"))
+    header, rest = parent.read_bytes().split(b"\n", 1)
+    child = json.loads(header)
+    child |= {"id": "019dc5bb-53f6-71a5-ab8f-b1f8709c2572", "timestamp": "2026-04-25T18:00:00.000Z"}
+    child["forkedFrom"] = {"sessionId": json.loads(header)["id"], "seq": 2}
+    path = parent.with_name(f"2026-04-25T18-00-00-000Z_{child['id']}.jsonl")
+    path.write_bytes(json.dumps(child).encode() + b"\n" + rest)
+    assert awl("sessions").lines == [
+        "019dc5ba  2026-04-25 17:40  2 messages  first",
+        "019dc5bb  2026-04-25 18:00  2 messages  (fork of 019dc5ba) first",
+    ]
+
+
+def test_the_title_is_what_a_person_wrote(awl: Awl) -> None:
+    awl.write_log(user("/model other"), user("<context>x</context>\nFix it"), assistant("ok"))
+    assert awl("sessions").out.endswith("3 messages  Fix it\n")
+
+
+def test_search_shows_where_and_what_with_the_hit_marked(awl: Awl) -> None:
+    log = awl.write_log(user("明天下午三点 the Parser"), assistant("a parser " * 40))
+    assert awl("sessions", "search", "下午", "pars").lines == [
+        "019dc5ba     1  2026-04-25 17:40  user  明天«下午»三点 the Parser"
+    ]
+    found = awl("sessions", "search", "--json", "parser").json
+    assert [list(hit) for hit in found] == [
+        ["session_id", "seq", "entry_id", "role", "timestamp", "snippet"]
+    ] * 2
+    assert found[1]["entry_id"] == "00000002"
+    assert found[1]["timestamp"] == "2026-04-25T17:40:15.990Z"
+    assert "nothing found" in awl("sessions", "search", "nowhere").err
+    elsewhere = awl.home / "elsewhere"
+    elsewhere.mkdir()
+    assert "--all searches all" in awl("sessions", "search", "parser", cwd=elsewhere).err
+    assert len(awl("sessions", "search", "--all", "parser", cwd=elsewhere).lines) == 2
+    limited = awl("sessions", "search", "--limit", "1", "parser")
+    assert len(limited.lines) == 1
+    assert "--limit N shows more" in limited.err
+    assert log.exists()
+
+
+def test_rename_gives_a_title_and_refuses_an_open_session_with_its_holder(awl: Awl) -> None:
+    awl("-p", "Hi")
+    awl("sessions", "rename", awl.id[:8], "Better", "name")
+    assert awl("sessions").out.endswith("3 messages  Better name\n")
+    assert awl.types()[-2:] == ["title", "end"]
+    awl.plays([say("slowly", delay=60)], loop=True)
+    with awl.started("--resume", "-p", "wait") as holder:
+        until(awl.log.with_name(awl.log.name + ".owner").exists)
+        assert f"process {holder.pid}" in error(awl, "sessions", "rename", awl.id, "No")
+
+
+def test_a_number_is_taken_wherever_an_id_is(awl: Awl) -> None:
+    awl("-p", "Hi")
+    assert awl("sessions", "--json").json[0]["conversation_id"] == 1
+    assert awl("sessions", "show", "#1", "--json").json["session"]["conversation_id"] == 1
+    awl("sessions", "rename", "#1", "One")
+    awl("--resume", "#1", "-p", "And?")
+    assert awl.types().count("user") == 2
+    assert "no session matches" in error(awl, "sessions", "show", "#2")
+
+
+def test_reindex_and_a_deleted_or_damaged_index_change_nothing(awl: Awl) -> None:
+    awl("-p", "Hi")
+    listed, found = awl("sessions").out, awl("sessions", "search", "hello").out
+    assert awl("sessions", "reindex").out.startswith("1 sessions, 3 messages")
+    index = awl.sessions / ".awl" / "index.db"
+    for damage in (b"", b"garbage " * 999):
+        index.write_bytes(damage)
+        assert awl("sessions").out == listed
+        assert awl("sessions", "search", "hello").out == found
+    index.unlink()
+    assert awl("sessions").out == listed
+
+
 def test_all_lists_every_directory_and_no_sessions_is_exit_0(awl: Awl) -> None:
     done = awl("sessions")
     assert (done.out, done.err) == ("", f"awl: no sessions of {awl.work}: --all lists all\n")
@@ -707,13 +782,6 @@ def test_serving_is_ignored_with_a_warning_until_it_is_built(awl: Awl) -> None:
     done = awl("-p", "Hi")
     assert done.out == "x\n"
     assert "serve is ignored: serving is not built yet" in done.err
-
-
-def test_sessions_that_are_not_enabled_are_refused_until_that_is_built(awl: Awl) -> None:
-    awl.plays([say("x")], settings="[session]\nenabled = false")
-    assert "session] enabled = false is not built yet" in error(awl, "-p", "Hi")
-    assert not awl.sessions.exists()
-    assert awl("-p", "Hi", "--no-session").out == "x\n"
 
 
 def test_a_folder_that_cannot_hold_sessions_is_said_and_nothing_is_asked(awl: Awl) -> None:

@@ -16,10 +16,14 @@ from awl.conversation import ModelRef
 from awl.errors import AwlError, ConfigError
 from awl.events import AgentEvent
 from awl.history import history
+from awl.index.conversations import Logless
+from awl.logless import LoglessSession, with_log
 from awl.providers import Provider, connect, with_base_url
 from awl.session import Session
 from awl.store.files import Store
 from awl.tools import all_tools
+
+_WORDS_ALONE = "only what is said is kept, without a log: [session] enabled = false"
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,7 +55,7 @@ class App:
     @property
     def session_id(self) -> str:
         """The session's id, as short as is unique; empty while there is no file."""
-        if not self.session.born:
+        if not self.session.resumable:
             return ""
         return self._store.short_ids([self.session.id])[self.session.id]
 
@@ -106,7 +110,7 @@ def begin(
     wanted: Wanted,
     *,
     approve: Approver | None,
-    resume: Path | None = None,
+    resume: Path | Logless | None = None,
 ) -> App:
     """A new conversation, or one that goes on.
 
@@ -114,16 +118,14 @@ def begin(
         AwlError: a setting, a key, the model or the session's directory is missing; the message
             names the choices. Nothing was written.
     """
-    if not config.session.enabled and wanted.kept:
-        raise ConfigError(
-            "[session] enabled = false is not built yet: set it to true, or talk without a session"
-            " with --no-session",
-            path=config.path,
-            key="session.enabled",
-        )
     if resume is None:
         return _new(config, environ, wanted, approve)
-    session = Session.open(resume, cwd=wanted.cwd)
+    if isinstance(resume, Logless):
+        session = _logless(config, environ, wanted, resume)
+    else:
+        session = Session.open(resume, cwd=wanted.cwd)
+        if not config.session.enabled:
+            session.notices.append("this session has a log and keeps it: [session] enabled = false")
     try:
         return _resumed(config, environ, wanted, approve, session)
     except BaseException:
@@ -139,12 +141,33 @@ def _new(
     if wanted.model:
         settings = named_model(config, wanted.model, settings.name)
     provider = connect(settings, environ)
-    if wanted.kept:
-        session = open_store(config, environ).create(cwd, provider.ref)
-    else:
+    store = open_store(config, environ)
+    if not wanted.kept:
         session = Session.unkept(cwd, provider.ref)
+    elif config.session.enabled:
+        session = store.create(cwd, provider.ref)
+    else:
+        session = LoglessSession.begin(store.catalog.conversations, cwd, provider.ref)
+        session.notices.append(_WORDS_ALONE)
     system = _default_system(session.cwd, settings) if wanted.system is None else wanted.system
     return _app(config, environ, wanted, approve, session, provider, system)
+
+
+def _logless(
+    config: Config, environ: Mapping[str, str], wanted: Wanted, before: Logless
+) -> Session:
+    """Go on with a conversation that has no log: with sessions enabled, it gets one now."""
+    store = open_store(config, environ)
+    if config.session.enabled:
+        session = with_log(store.root, before, wanted.cwd or before.cwd)
+        session.notices.append(
+            f"the {len(before.said)} messages before now were kept without a log; from here on"
+            " everything is logged"
+        )
+        return session
+    session = LoglessSession.go_on(store.catalog.conversations, before)
+    session.notices.append(_WORDS_ALONE)
+    return session
 
 
 def _resumed(
@@ -164,7 +187,11 @@ def _resumed(
         )
     if provider.ref != session.active_model:
         session.switch_model(provider.ref)
-    return _app(config, environ, wanted, approve, session, provider, wanted.system)
+    system = wanted.system
+    if system is None and not session.born:  # there is no log that has one
+        settings = next(one for one in config.providers if one.name == provider.ref.provider)
+        system = _default_system(session.cwd, settings)
+    return _app(config, environ, wanted, approve, session, provider, system)
 
 
 def _app(

@@ -17,6 +17,7 @@ from awl.errors import AwlError
 if TYPE_CHECKING:
     from awl.app import Wanted
     from awl.config import Config
+    from awl.index.conversations import Logless
     from awl.index.fulltext import Progress
     from awl.store.files import Store
 
@@ -131,15 +132,18 @@ def _talk(wanted: Wanted, resume: str | None, prompt: str | None, output: str, y
     return talk.terminal(config, os.environ, wanted, path, yes=yes)
 
 
-def _to_resume(config: Config, wanted: Wanted, resume: str) -> Path | None:
-    """The log to go on with; None, said aloud, when this directory has none yet."""
+def _to_resume(config: Config, wanted: Wanted, resume: str) -> Path | Logless | None:
+    """What to go on with; None, said aloud, when this directory has none yet."""
     from awl.app import open_store
 
     store = open_store(config, os.environ)
     if resume != _LATEST:
-        return _resolved(store, resume)
+        try:
+            return store.find(resume)
+        finally:
+            _say_all(store.notices)
     cwd = _here(wanted.cwd)
-    found = store.latest(cwd)
+    found = store.newest(cwd)
     _say_all(store.notices)
     if found is None:
         _say(f"no session of {cwd} yet: starting one")
@@ -311,7 +315,12 @@ def show(session_id: str, events: bool, lo: int | None, hi: int | None, as_json:
     from awl import show as shown
 
     store = _store()
-    path = _resolved(store, session_id)
+    found = store.find(session_id)
+    _say_all(store.notices)
+    if not isinstance(found, Path):
+        _show_logless(found, events or as_json)
+        return
+    path = found
     asked = shown.Range(lo or 0, hi)
     if as_json:
         _print_json(shown.as_json(path, asked, store.number_of(path)))
@@ -321,6 +330,15 @@ def show(session_id: str, events: bool, lo: int | None, hi: int | None, as_json:
     else:
         lines = _config(None).session.resume.expand_default_lines
         shown.print_session(path, asked, lines=lines)
+
+
+def _show_logless(found: Logless, needs_log: bool) -> None:
+    from awl.errors import NoLog
+
+    if needs_log:
+        raise NoLog(found.session_id)
+    for said in found.said:
+        _print(f"{said.role}: {said.text}\n")
 
 
 @sessions.command()

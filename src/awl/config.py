@@ -613,7 +613,7 @@ def _toml_fault(message: str, text: str) -> tuple[int, str]:
 # --- writing --------------------------------------------------------------------------------------
 
 _COMMENTS: Final[Mapping[str, str]] = {
-    "session.enabled": "false is not built yet; --no-session keeps nothing of one conversation",
+    "session.enabled": "false: of new conversations only the words are kept, without a log",
     "session.data_dir": "empty: the default place; relative: to the folder of this file",
     "session.encrypt": "not built yet; the files are readable by you alone",
     "session.max_event_log_mb": "for condensation, which is not built yet; so is the next section",

@@ -97,6 +97,7 @@ class Session:
         self._state = state
         self._log = log
         self._line = 0
+        self._opening: tuple[Entry, ...] = ()
         self._queue: list[tuple[Entry, ...]] = []
         self._appended = False
         self._closed = False
@@ -105,29 +106,31 @@ class Session:
     # -- making and opening ----------------------------------------------------------------------
 
     @classmethod
-    def create(cls, root: Path, cwd: str, model: ModelRef) -> Session:
+    def create(
+        cls,
+        root: Path,
+        cwd: str,
+        model: ModelRef,
+        *,
+        session_id: str | None = None,
+        opening: Sequence[Entry] = (),
+    ) -> Session:
         """A new session. Its file appears with the first append.
 
         Args:
             root: the folder of all sessions.
             cwd: the directory it belongs to; it is resolved.
             model: whom its first request goes to.
+            session_id: its id, if it has one already.
+            opening: entries that are written with the first append, before it.
         """
-        cwd = os.path.realpath(cwd)
-        timestamp, session_id = now(), new_session_id()
-        header = Header(
-            version=VERSION,
-            id=session_id,
-            timestamp=timestamp,
-            cwd=cwd,
-            provider=model.provider,
-            model=model.model,
-            endpoint=model.endpoint,
-            cwd_bytes=_raw_cwd(cwd),
-        )
+        header = new_header(cwd, model, session_id=session_id)
         state = State(header)
         state.settle()
-        return cls(log_path(root, cwd, timestamp, session_id), header, state, None)
+        path = log_path(root, os.path.realpath(cwd), header.timestamp, header.id)
+        session = cls(path, header, state, None)
+        session._opening = tuple(opening)
+        return session
 
     @classmethod
     def unkept(cls, cwd: str, model: ModelRef) -> Session:
@@ -197,6 +200,11 @@ class Session:
     def born(self) -> bool:
         """Whether there is a file."""
         return self._log is not None
+
+    @property
+    def resumable(self) -> bool:
+        """Whether there is something to go on with later."""
+        return self.kept and self.born
 
     @property
     def unsaved(self) -> int:
@@ -471,25 +479,32 @@ class Session:
 
     def _write_now(self, entries: tuple[Entry, ...]) -> list[str]:
         self._check_targets(entries)
+        asked = len(entries)
+        entries = (*self._opening, *entries)
         stamped = self._stamp(entries, self._state.leaf_id, self._state.next_seq, self._state.turn)
         written = _encoded(stamped)
         data = b"".join(line for line, _ in written)
-        if not self.kept:
-            start = 0
-        elif self._log is None:
-            first = encode(self.header)
-            self._log = LogFile.create(self.path, first + data)
-            self._state.read = fd_reader(self._log.fd)
-            start, self._line = len(first), 1
-        else:
-            start = self._log.append(data)
+        start = self._keep(data, stamped)
+        self._opening = ()
         for line, held in written:
             self._line += 1
             end = start + len(line) - 1
             self._state.fold(Line(held, self._line, start, end))
             start = end + 1
         self._appended = True
-        return [entry.id for entry in stamped]
+        return [entry.id for entry in stamped[-asked:]]
+
+    def _keep(self, data: bytes, entries: Sequence[Entry]) -> int:
+        """Make the lines of entries durable. Returns the byte where they start."""
+        if not self.kept:
+            return 0
+        if self._log is not None:
+            return self._log.append(data)
+        first = encode(self.header)
+        self._log = LogFile.create(self.path, first + data)
+        self._state.read = fd_reader(self._log.fd)
+        self._line = 1
+        return len(first)
 
     def _stamp(
         self, entries: Sequence[Entry], parent: str | None, seq: int, turn: int
@@ -544,6 +559,21 @@ def _encoded(entries: Sequence[Entry]) -> list[tuple[bytes, Entry]]:
         return [encode_held(entry) for entry in entries]
     except TypeError as error:
         raise InvalidEntry(f"it holds what JSON cannot: {error}") from error
+
+
+def new_header(cwd: str, model: ModelRef, *, session_id: str | None = None) -> Header:
+    """The header of a session that begins now."""
+    cwd = os.path.realpath(cwd)
+    return Header(
+        version=VERSION,
+        id=session_id or new_session_id(),
+        timestamp=now(),
+        cwd=cwd,
+        provider=model.provider,
+        model=model.model,
+        endpoint=model.endpoint,
+        cwd_bytes=_raw_cwd(cwd),
+    )
 
 
 def _kind(entries: Sequence[Entry]) -> Literal["intent", "fact", "partial"]:

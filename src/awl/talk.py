@@ -29,6 +29,7 @@ from awl.events import (
     Unsaved,
 )
 from awl.history import banner_info
+from awl.index.conversations import Logless
 from awl.printing import one_line, safe
 
 NOT_ALLOWED = (
@@ -41,14 +42,23 @@ NOT_ALLOWED = (
 
 
 def terminal(
-    config: Config, environ: Mapping[str, str], wanted: Wanted, resume: Path | None, *, yes: bool
+    config: Config,
+    environ: Mapping[str, str],
+    wanted: Wanted,
+    resume: Path | Logless | None,
+    *,
+    yes: bool,
 ) -> int:
     """Talk with a person until they leave. Returns the exit code."""
     return asyncio.run(_terminal(config, environ, wanted, resume, yes))
 
 
 async def _terminal(
-    config: Config, environ: Mapping[str, str], wanted: Wanted, resume: Path | None, yes: bool
+    config: Config,
+    environ: Mapping[str, str],
+    wanted: Wanted,
+    resume: Path | Logless | None,
+    yes: bool,
 ) -> int:
     from awl.channels.terminal import Terminal
 
@@ -76,7 +86,7 @@ async def _terminal(
         _close(app, reason)
     if not saved:
         return 1
-    if app.session.born and app.session.kept:
+    if app.session.resumable:
         print(f"Go on with: awl --resume {app.session_id}")
     return code
 
@@ -120,7 +130,7 @@ def once(
     config: Config,
     environ: Mapping[str, str],
     wanted: Wanted,
-    resume: Path | None,
+    resume: Path | Logless | None,
     prompt: str,
     output: str,
     *,
@@ -134,7 +144,7 @@ async def _once(
     config: Config,
     environ: Mapping[str, str],
     wanted: Wanted,
-    resume: Path | None,
+    resume: Path | Logless | None,
     prompt: str,
     output: str,
     yes: bool,
@@ -234,7 +244,7 @@ def _show(event: AgentEvent, output: str) -> None:
 def _finish(app: App, ended: TurnEnded, output: str) -> None:
     if output == "json":
         facts = {
-            "session_id": app.session.id if app.session.kept and app.session.born else None,
+            "session_id": app.session.id if app.session.resumable else None,
             "text": ended.text,
             "usage": msgspec.to_builtins(ended.usage),
             "stop_reason": ended.stop_reason,

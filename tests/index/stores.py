@@ -25,9 +25,11 @@ WORDS = ("parser", "Straße", "下午", "youer", "snake_case", "x", 'q"uote', "�
 QUERIES = ("parser", "PARSE", "strasse", "下午", "午三", "you", "case", "x", "a%b", "nowhere")
 
 STEPS = (
-    "create create append append append partial tools title rewind delete move copy touch"
-    " damage truncate lose_index lose_wal spoil_index zero_index old_index look look search"
-).split()
+    *("create", "create", "append", "append", "append", "partial", "tools", "title", "rewind"),
+    *("delete", "move", "copy", "touch", "damage", "truncate"),
+    *("lose_index", "lose_wal", "spoil_index", "zero_index", "old_index"),
+    *("look", "look", "search"),
+)
 
 Step = tuple[str, int, str]
 

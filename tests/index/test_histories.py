@@ -16,9 +16,7 @@ from awl.store.files import describe
 from .stores import QUERIES, STEPS, WORDS, Place, Step, anonymous, place
 
 words = st.lists(st.sampled_from(WORDS), min_size=1, max_size=5).map(" ".join)
-histories = st.lists(
-    st.tuples(st.sampled_from(STEPS), st.integers(0, 99_999), words), max_size=25
-)
+histories = st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 99_999), words), max_size=25)
 
 
 @examples(60)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -66,8 +65,8 @@ def work_together(root: Path, seconds: float) -> list[tuple[int, float]]:
     for process in running:
         out, err = process.communicate(timeout=seconds + 120)
         assert process.returncode == 0, err
-        count, slowest = out.split()
-        done.append((int(count), float(slowest)))
+        written, slowest = out.split()
+        done.append((int(written), float(slowest)))
     store = Store(root)
     for me, (count, _) in enumerate(done):
         assert len(store.search(f"entry-{me}-").hits) == count
@@ -86,7 +85,7 @@ def test_eight_processes_at_once(tmp_path: Path) -> None:
 def test_eight_processes_for_a_minute(tmp_path: Path) -> None:
     done = work_together(tmp_path / "sessions", 60)
     print(done)
-    assert max(slowest for _, slowest in done) < 1 + 0.25 * (os.cpu_count() or 1 < 8)
+    assert max(slowest for _, slowest in done) < 1
 
 
 def fill(root: Path, sessions: int) -> None:

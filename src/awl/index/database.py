@@ -48,7 +48,7 @@ CREATE INDEX sessions_folded ON sessions (folded);
 CREATE INDEX sessions_number ON sessions (number);
 CREATE INDEX sessions_behind ON sessions (key) WHERE texts_done < done;
 CREATE TABLE messages (
-    doc INTEGER PRIMARY KEY, seq INTEGER, entry TEXT, role TEXT, time TEXT, text TEXT
+    doc INTEGER PRIMARY KEY, seq INTEGER, entry TEXT, role TEXT, time, text TEXT
 );
 CREATE TABLE terms (id INTEGER PRIMARY KEY, term TEXT NOT NULL UNIQUE);
 CREATE VIRTUAL TABLE parts USING fts5(

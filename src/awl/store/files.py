@@ -11,6 +11,7 @@ from awl.conversation import ModelRef
 from awl.entries import TitleEntry
 from awl.errors import AmbiguousId, AwlError, NoLog, SessionNotFound
 from awl.index.catalog import SHORTEST_PREFIX, Catalog, Listing, SessionInfo, Status
+from awl.index.conversations import Logless
 from awl.index.titles import Title
 from awl.log.file import is_locked, owner_path
 from awl.log.names import parse_log_name
@@ -84,8 +85,30 @@ class Store:
 
     def latest(self, cwd: str) -> Path | None:
         """The log of the session of a directory in which something happened last."""
-        logged = [info for info in self.list(cwd, limit=1).sessions if info.path]
+        logged = [info for info in self.list(cwd).sessions if info.path]
         return Path(logged[-1].path) if logged else None
+
+    def newest(self, cwd: str) -> Path | Logless | None:
+        """What happened last in a directory: the log of a session, or a conversation that has
+        none."""
+        found = self.list(cwd, limit=1).sessions
+        if found and not found[0].path:
+            return self.catalog.conversations.get(found[0].id)
+        return Path(found[0].path) if found else None
+
+    def find(self, query: str) -> Path | Logless:
+        """The log that `resolve` gives, or a conversation that has none.
+
+        Raises:
+            SessionNotFound, AmbiguousId: as `resolve`.
+        """
+        try:
+            return self.resolve(query)
+        except NoLog as error:
+            found = self.catalog.conversations.get(error.session_id)
+            if found is None:
+                raise SessionNotFound(query) from None
+            return found
 
     def list(self, cwd: str | None = None, *, limit: int | None = None) -> Listing:
         """The sessions of a directory, or all; only the newest `limit`. A file that cannot be read

@@ -1,0 +1,94 @@
+"""Conversations that are kept without a log: `[session] enabled = false`.
+
+Only who said what, in words, is kept, in `conversations.db`. The rest of the session (calls,
+results, reasoning) is in memory and ends with the process. With sessions enabled again, `with_log`
+gives such a conversation a log, whose first entry tells what was said before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from awl.conversation import ModelRef, Role, text_message
+from awl.entries import Entry, Header, ImportedText, ImportEntry, LoggedMessage, MessageEntry
+from awl.errors import AwlError
+from awl.index.conversations import Conversations, Logless, Said
+from awl.log.blobs import MemoryBlobs
+from awl.session import Session, new_header
+from awl.state import State
+
+
+class LoglessSession(Session):
+    """A session whose words are rows of `conversations`."""
+
+    def __init__(self, conversations: Conversations, header: Header) -> None:
+        state = State(header)
+        state.settle()
+        super().__init__(conversations.path, header, state, None)
+        self.kept = False
+        self.blobs = MemoryBlobs()
+        self._conversations = conversations
+        self._has_rows = self._loading = False
+
+    @classmethod
+    def begin(cls, conversations: Conversations, cwd: str, model: ModelRef) -> LoglessSession:
+        """A new conversation; its rows appear with the first prompt."""
+        return cls(conversations, new_header(cwd, model))
+
+    @classmethod
+    def go_on(cls, conversations: Conversations, before: Logless) -> LoglessSession:
+        """A conversation that has rows."""
+        header = new_header(before.cwd, before.model, session_id=before.session_id)
+        session = cls(conversations, header)
+        if before.said:
+            session._fold_rows(before.said)
+        session._has_rows = True
+        return session
+
+    @property
+    def resumable(self) -> bool:
+        return self._has_rows
+
+    def _fold_rows(self, rows: Sequence[Said]) -> None:
+        """Take in what the rows say, without making them anew."""
+        self._loading = True
+        self.append_many([_entry(said) for said in rows])
+        self._loading = False
+
+    def _keep(self, data: bytes, entries: Sequence[Entry]) -> int:
+        said = [
+            Said(entry.message.role, text, entry.timestamp)
+            for entry in entries
+            if isinstance(entry, MessageEntry)
+            and entry.message.role != "system"
+            and (text := entry.message.said().text).strip()
+        ]
+        if said and not self._loading:
+            header = self.header
+            facts = Logless(header.id, self.cwd, self.active_model, header.timestamp, ())
+            try:
+                self._conversations.append(facts, said)
+            except AwlError as error:
+                raise OSError(str(error)) from error  # like a disk that cannot be written
+            self._has_rows = True
+        return 0
+
+
+def with_log(root: Path, before: Logless, cwd: str) -> Session:
+    """A session under the id of a conversation that has no log. Its log appears with the first
+    append, and begins with what was said before."""
+    texts = tuple(ImportedText(said.role, said.text) for said in before.said)
+    return Session.create(
+        root,
+        cwd,
+        before.model,
+        session_id=before.session_id,
+        opening=(ImportEntry(source="legacy", message_count=len(texts), messages=texts),),
+    )
+
+
+def _entry(said: Said) -> MessageEntry:
+    role: Role = "assistant" if said.role == "assistant" else "user"
+    message = LoggedMessage.of(text_message(role, said.text))
+    return MessageEntry(timestamp=said.timestamp, message=message)

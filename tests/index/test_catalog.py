@@ -1,0 +1,275 @@
+"""Lists and ids from an index that can be lost, barred, or another awl's."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from rawlog import RawLog
+
+from awl.conversation import ModelRef, text_message
+from awl.errors import AmbiguousId, AwlError, SessionNotFound
+from awl.index import level
+from awl.index.database import Unusable
+from awl.store.files import Store
+
+MODEL = ModelRef("anthropic", "claude-1")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    made = Store(tmp_path / "sessions")
+    yield made
+    made.close()
+
+
+def put(store: Store, number: int, words: str = "x", cwd: str = "/work") -> Path:
+    session_id = f"019dc5ba-53f{number:x}-71a5-ab8f-b1f8709c2572"
+    log = RawLog(cwd=cwd, id=session_id)
+    log.prompt(words)
+    return log.write(store.root, cwd, session_id=session_id)
+
+
+def again(store: Store) -> Store:
+    """The store as another process sees it."""
+    store.close()
+    return Store(store.root)
+
+
+def titles(store: Store) -> list[str]:
+    return [info.title for info in store.list().sessions]
+
+
+# -- what a list costs ---------------------------------------------------------------------------
+
+
+def test_a_list_that_nothing_changed_for_reads_no_log(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(5):
+        os.utime(put(store, number), (1e9, 1e9))
+    listed = store.list()
+
+    def never(*arguments: object) -> None:
+        raise AssertionError("a log was read")
+
+    monkeypatch.setattr(level, "_read_open", never)
+    assert store.list() == listed
+    store = again(store)
+    assert store.list() == listed
+    store.close()
+
+
+def test_a_change_in_the_same_tick_of_the_clock_is_seen(store: Store) -> None:
+    """Size and mtime tell nothing here: what was too fresh when it was read is looked at again."""
+    path = put(store, 1, "first")
+    assert titles(store) == ["first"]
+    before = path.stat()
+    path.write_bytes(path.read_bytes().replace(b"first", b"other"))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert titles(store) == ["other"]
+
+
+def test_looking_changes_no_order_and_no_byte(store: Store) -> None:
+    paths = [put(store, number) for number in (1, 2, 3)]
+    before = [(path.read_bytes(), path.stat().st_mtime_ns) for path in paths]
+    order = [info.id for info in store.list().sessions]
+    os.utime(paths[0], (4e9, 4e9))
+    before[0] = (before[0][0], paths[0].stat().st_mtime_ns)
+    store.search("x")
+    assert [info.id for info in store.list().sessions] == order
+    assert [(path.read_bytes(), path.stat().st_mtime_ns) for path in paths] == before
+
+
+# -- what can become of the index ----------------------------------------------------------------
+
+
+def test_files_are_for_their_owner_alone_whatever_the_umask(store: Store) -> None:
+    mask = os.umask(0)
+    try:
+        put(store, 1)
+        store.search("x")
+    finally:
+        os.umask(mask)
+    folder = store.root / ".awl"
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    names = {path.name for path in folder.iterdir()}
+    assert {"index.db", "conversations.db", "index.lock"} <= names
+    for path in folder.iterdir():
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
+
+
+def test_an_index_of_a_newer_awl_is_left_alone_and_done_without(store: Store) -> None:
+    put(store, 1, "found all the same")
+    store.list()
+    store.close()
+    path = store.root / ".awl" / "index.db"
+    db = sqlite3.connect(path)
+    db.execute("PRAGMA user_version = 999")
+    db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    db.close()
+    before = path.read_bytes()
+    store = Store(store.root)
+    assert titles(store) == ["found all the same"]
+    assert len(store.search("same").hits) == 1
+    assert [notice for notice in store.notices if "newer awl" in notice]
+    with pytest.raises(Unusable, match="newer awl"):
+        store.reindex()
+    store.close()
+    assert path.read_bytes() == before
+
+
+def test_an_index_of_an_older_awl_is_built_anew(store: Store) -> None:
+    put(store, 1, "found")
+    folder = store.root / ".awl"
+    folder.mkdir()
+    db = sqlite3.connect(folder / "index.db")
+    db.executescript("CREATE TABLE sessions (x); INSERT INTO sessions VALUES (1)")
+    db.close()
+    assert titles(store) == ["found"]
+
+
+@pytest.mark.parametrize("barred", ["file", "folder"])
+def test_where_no_index_can_be_the_logs_are_read(store: Store, barred: str) -> None:
+    put(store, 1, "found")
+    if barred == "folder":
+        (store.root / ".awl").write_text("in the way")
+    else:
+        (store.root / ".awl").mkdir()
+        (store.root / ".awl" / "index.db").mkdir()
+    for _ in range(2):
+        assert titles(store) == ["found"]
+        assert len(store.search("found").hits) == 1
+        assert store.resolve("019dc5ba") is not None
+    assert any("the logs are read instead" in notice for notice in store.notices)
+    assert len(store.notices) == len({*store.notices})
+
+
+def test_a_disk_that_cannot_be_written_is_read(store: Store) -> None:
+    """On a real read-only file system, where this system lets a test have one."""
+    put(store, 1, "found")
+    code = (
+        "import sys; from pathlib import Path; from awl.store.files import Store;"
+        "s = Store(Path(sys.argv[1])); print([i.title for i in s.list().sessions]);"
+        "print(len(s.search('found').hits)); print(*s.notices)"
+    )
+    script = 'mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" && exec "$2" -c "$3" "$1"'
+    done = subprocess.run(
+        ["unshare", "-rm", "sh", "-c", script, "sh", store.root, sys.executable, code],
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode:
+        pytest.skip("no private mounts here")
+    assert done.stdout.startswith("['found']\n1\n")
+    assert "the logs are read instead" in done.stdout
+    assert not (store.root / ".awl").exists()
+
+
+def test_reindex_gives_the_same(store: Store) -> None:
+    for number in range(4):
+        put(store, number)
+    listed, hits = store.list(), store.search("x")
+    assert store.reindex() == listed
+    assert store.search("x") == hits
+
+
+# -- numbers -------------------------------------------------------------------------------------
+
+
+def numbers(store: Store) -> dict[str, int | None]:
+    return {info.id: info.conversation_id for info in store.list().sessions}
+
+
+def test_a_number_names_a_session_for_ever_and_is_never_given_again(store: Store) -> None:
+    first, second = put(store, 1), put(store, 2)
+    given = numbers(store)
+    assert sorted(given.values(), key=str) == [1, 2]
+    assert store.resolve("#1") == first
+    assert store.resolve(" #2 ") == second
+    second.unlink()
+    store.reindex()
+    third = put(store, 3)
+    assert store.resolve("#3") == third
+    with pytest.raises(SessionNotFound):
+        store.resolve("#2")
+    put(store, 2)
+    assert {**numbers(store), **given} == numbers(store)
+
+
+@pytest.mark.parametrize("query", ["#", "#0", "#99", "#x", "#-1", "#1e3", "#" + "9" * 40, "##1"])
+def test_what_is_no_number_names_nothing(store: Store, query: str) -> None:
+    put(store, 1)
+    with pytest.raises(SessionNotFound):
+        store.resolve(query)
+
+
+def test_lost_numbers_are_given_anew_in_order_of_id(store: Store) -> None:
+    for number in (3, 1, 2):
+        put(store, number)
+        store.list()
+    store.close()
+    for path in (store.root / ".awl").glob("conversations.db*"):
+        path.unlink()
+    store = Store(store.root)
+    assert [info.conversation_id for info in sorted(store.list().sessions, key=lambda i: i.id)] == [
+        1,
+        2,
+        3,
+    ]
+    store.close()
+
+
+def test_damaged_numbers_are_missed_and_not_overwritten(store: Store) -> None:
+    put(store, 1)
+    store.list()
+    store.close()
+    path = store.root / ".awl" / "conversations.db"
+    path.write_bytes(b"garbage " * 2000)
+    store = Store(store.root)
+    assert list(numbers(store).values()) == [None]
+    assert any("conversations.db is damaged" in notice for notice in store.notices)
+    store.close()
+    assert path.read_bytes() == b"garbage " * 2000
+
+
+def test_two_files_with_one_id_share_its_number_and_are_named(store: Store) -> None:
+    path = put(store, 1)
+    copy = path.with_name(path.name.replace("2026", "2027"))
+    copy.write_bytes(path.read_bytes())
+    infos = store.list().sessions
+    assert [info.conversation_id for info in infos] == [1, 1]
+    assert {info.path for info in infos} == {str(path), str(copy)}
+    for query in ("#1", "019dc5ba"):
+        with pytest.raises(AmbiguousId) as caught:
+            store.resolve(query)
+        assert set(caught.value.candidates) == {str(path), str(copy)}
+
+
+# -- names ---------------------------------------------------------------------------------------
+
+
+def test_a_title_is_an_entry_and_changes_no_order(store: Store) -> None:
+    paths = [put(store, 1, "one"), put(store, 2, "two")]
+    order = [info.id for info in store.list().sessions]
+    store.rename(paths[0], "  A new\n title ")
+    assert titles(store) == ["A new title", "two"]
+    assert [info.id for info in store.list().sessions] == order
+    with pytest.raises(AwlError, match="needs words"):
+        store.rename(paths[0], " \n")
+
+
+def test_a_session_behind_a_folder_that_was_renamed_is_found(store: Store, tmp_path: Path) -> None:
+    session = store.create(str(tmp_path), MODEL)
+    session.append_message(text_message("user", "x"))
+    session.close()
+    assert store.resolve(session.id) == session.path
+    moved = session.path.parent.rename(store.root / "elsewhere") / session.path.name
+    assert store.resolve(session.id) == moved
+    assert [info.path for info in store.list(str(tmp_path)).sessions] == [str(moved)]

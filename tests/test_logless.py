@@ -1,0 +1,140 @@
+"""Conversations without a log: kept as words, found again, and given a log when that is wanted."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from running import Awl, say, texts
+
+OFF = "[session]\nenabled = false"
+
+
+def talk_without_log(awl: Awl) -> str:
+    """A conversation of one turn, with sessions not enabled; its id."""
+    awl.plays([say("Kept in words.")], loop=True, settings=OFF)
+    done = awl("-p", "A parser of mine", "--output", "json")
+    assert "without a log" in done.err
+    assert not awl.logs
+    return str(done.json["session_id"])
+
+
+def enable(awl: Awl) -> None:
+    awl.plays([say("Logged now.")], loop=True)
+
+
+def test_words_are_listed_searched_shown_and_gone_on_with(awl: Awl) -> None:
+    session_id = talk_without_log(awl)
+    (info,) = awl("sessions", "--json").json
+    assert (info["id"], info["title"], info["message_count"]) == (
+        session_id,
+        "A parser of mine",
+        2,
+    )
+    assert (info["conversation_id"], info["path"], info["status"]) == (1, "", "idle")
+    (hit,) = awl("sessions", "search", "--json", "words").json
+    assert (hit["session_id"], hit["role"], hit["seq"]) == (session_id, "assistant", 2)
+    assert hit["snippet"] == "Kept in «words»."
+    shown = awl("sessions", "show", "#1").out
+    assert "user: A parser of mine" in shown
+    assert "assistant: Kept in words." in shown
+    for _ in range(2):
+        again = awl("--resume", "-p", "And more", "--output", "json")
+        assert again.json["session_id"] == session_id
+    (info,) = awl("sessions", "--json").json
+    assert info["message_count"] == 6
+    assert not awl.logs
+
+
+def test_what_was_said_before_is_sent(awl: Awl) -> None:
+    talk_without_log(awl)
+    awl.plays({"when": "A parser of mine", "steps": [say("I know.")]}, settings=OFF)
+    awl.plays([say("Turn one.")], [say("Turn two.")], settings=OFF)
+    assert awl("--resume", "-p", "And?").out == "Turn two.\n"
+
+
+def test_verbs_that_need_a_log_say_so(awl: Awl) -> None:
+    session_id = talk_without_log(awl)
+    for verb in (
+        ["show", "--events"],
+        ["show", "--json"],
+        ["resume", "--print"],
+        ["rename"],
+    ):
+        more = ["A title"] if verb == ["rename"] else []
+        done = awl("sessions", verb[0], session_id[:13], *verb[1:], *more, code=1)
+        assert "has no log" in done.err
+    assert not awl.logs
+
+
+def test_the_first_resume_with_sessions_enabled_makes_a_log_that_begins_with_an_import(
+    awl: Awl,
+) -> None:
+    session_id = talk_without_log(awl)
+    enable(awl)
+    done = awl("--resume", session_id[:10], "-p", "Go on", "--output", "json")
+    assert done.json["session_id"] == session_id
+    assert awl.types() == ["session", "import", "system", "user", "assistant", "end"]
+    header, told, _, prompt, *_ = awl.entries()
+    assert (header["id"], header["cwd"]) == (session_id, str(awl.work))
+    assert (told["source"], told["seq"], told["messageCount"]) == ("legacy", 1, 2)
+    assert told["messages"] == [
+        {"role": "user", "text": "A parser of mine"},
+        {"role": "assistant", "text": "Kept in words."},
+    ]
+    assert texts(prompt) == "Go on"
+    assert "import" in awl("sessions", "show", session_id, "--events").out
+    (info,) = awl("sessions", "--json").json
+    assert (info["id"], info["conversation_id"]) == (session_id, 1)
+    assert info["path"] == str(awl.log)
+    hits = awl("sessions", "search", "--json", "parser").json
+    assert [(hit["role"], hit["seq"]) for hit in hits] == [("import", 1)]
+
+
+def test_rows_are_ignored_from_then_on_and_never_dropped(awl: Awl) -> None:
+    session_id = talk_without_log(awl)
+    enable(awl)
+    awl("--resume", "-p", "Go on")
+    awl.log.unlink()
+    (info,) = awl("sessions", "--json").json
+    assert (info["id"], info["message_count"], info["path"]) == (session_id, 2, "")
+
+
+def test_a_session_that_has_a_log_keeps_it(awl: Awl) -> None:
+    awl("-p", "Hi")
+    awl.plays([say("Still logged.")], loop=True, settings=OFF)
+    done = awl("--resume", "-p", "And?")
+    assert "keeps it" in done.err
+    assert awl.types().count("assistant") == 2
+
+
+def test_no_session_keeps_no_rows(awl: Awl) -> None:
+    awl.plays([say("x")], settings=OFF)
+    awl("-p", "Hi", "--no-session")
+    assert not awl.sessions.exists()
+
+
+def test_rows_that_cannot_be_written_are_said_and_nothing_is_asked(awl: Awl) -> None:
+    talk_without_log(awl)
+    path = awl.sessions / ".awl" / "conversations.db"
+    db = sqlite3.connect(path)
+    db.execute("PRAGMA user_version = 99")
+    db.close()
+    before = path.read_bytes()
+    done = awl("-p", "Hi", code=1)
+    assert "made by a newer awl" in done.err
+    assert not done.out
+    assert path.read_bytes() == before
+    assert "newer awl" in awl("sessions").err
+
+
+def test_a_directory_that_is_gone_is_not_replaced_by_another(awl: Awl) -> None:
+    session_id = talk_without_log(awl)
+    awl.work.rename(awl.home / "elsewhere")
+    new = awl.home / "new"
+    new.mkdir()
+    for settings in (OFF, ""):
+        awl.plays([say("x")], loop=True, settings=settings)
+        done = awl("--resume", session_id, "-p", "Hi", cwd=new, code=1)
+        assert "is gone" in done.err
+    awl("--resume", session_id, "--cwd", ".", "-p", "Hi", cwd=new)
+    assert awl.entries()[0]["cwd"] == str(new)
