@@ -143,8 +143,10 @@ def _to_resume(config: Config, wanted: Wanted, resume: str) -> Path | Logless | 
         finally:
             _say_all(store.notices)
     cwd = _here(wanted.cwd)
-    found = store.newest(cwd)
+    listing = store.list(cwd, limit=1)
     _say_all(store.notices)
+    _say_all([f"cannot be read: {problem}" for problem in listing.unreadable])
+    found = store.newest(listing)
     if found is None:
         _say(f"no session of {cwd} yet: starting one")
     return found

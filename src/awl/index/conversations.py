@@ -148,6 +148,8 @@ class Conversations:
                 return work(self._opened())
             except sqlite3.Error as error:
                 found = reason(error)
+                if isinstance(found, Unusable):
+                    found = Unusable(f"{self.path} cannot be used: {found}")
                 if isinstance(found, Damaged):
                     found = Damaged(
                         f"{self.path} is damaged ({found}): restore it from a backup, or move it"

@@ -15,7 +15,7 @@ import msgspec
 
 from awl.errors import AwlError
 from awl.index.conversations import Conversations
-from awl.index.database import count_dead, writing
+from awl.index.database import Unusable, count_dead, writing
 from awl.index.disk import Disk, Log
 from awl.index.summary import Mark, Summary, fits, read_on, stands
 from awl.log.file import sync
@@ -64,6 +64,7 @@ class Level:
         self._root = os.fsencode(root)
         self._disk = disk
         self._conversations = conversations
+        self._lasting = bool(db.execute("PRAGMA database_list").fetchone()[2])
         meta = dict(db.execute("SELECT key, value FROM meta").fetchall())
         if meta.get("seen") == self._digest():
             return
@@ -124,7 +125,8 @@ class Level:
         fd = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))  # a pipe must keep nobody waiting
         try:
             for _ in range(_TRIES):
-                read = _read_open(fd, path, log.path, self._rows.get(log.path))
+                row = self._rows.get(log.path)
+                read = _read_open(fd, path, log.path, row, lasting=self._lasting)
                 if read is not None:
                     return read
         finally:
@@ -176,9 +178,11 @@ class Level:
         _set(self._db, "seen", b"")
 
 
-def _read_open(fd: int, path: Path, name: bytes, row: _Row | None) -> _Read | None:
-    """Read an open log on from its row; None if it changed meanwhile. No log is taken in before it
-    is on disk: the index must never know more than what a power cut leaves."""
+def _read_open(
+    fd: int, path: Path, name: bytes, row: _Row | None, *, lasting: bool
+) -> _Read | None:
+    """Read an open log on from its row; None if it changed meanwhile. A lasting index takes in no
+    log before that is on disk: it must never know more than what a power cut leaves."""
     now = time.time_ns()
     found = os.fstat(fd)
     if not stat.S_ISREG(found.st_mode):
@@ -188,8 +192,11 @@ def _read_open(fd: int, path: Path, name: bytes, row: _Row | None) -> _Read | No
     if before is not None and not fits(fd, before):
         before = None
     summary, mark = read_on(fd, path, before)
-    if before is None or mark.end != before.end:
-        sync(fd)
+    if lasting and (before is None or mark.end != before.end):
+        try:
+            sync(fd)
+        except OSError as error:
+            raise Unusable(f"{path} cannot be synced: {error.strerror or error}") from None
     if os.fstat(fd).st_size < mark.end or not stands(fd, mark):
         return None
     return _Read(log, _is_settled(log, now), mark, summary, row if before else None)

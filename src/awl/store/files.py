@@ -88,13 +88,12 @@ class Store:
         logged = [info for info in self.list(cwd).sessions if info.path]
         return Path(logged[-1].path) if logged else None
 
-    def newest(self, cwd: str) -> Path | Logless | None:
-        """What happened last in a directory: the log of a session, or a conversation that has
-        none."""
-        found = self.list(cwd, limit=1).sessions
-        if found and not found[0].path:
-            return self.catalog.conversations.get(found[0].id)
-        return Path(found[0].path) if found else None
+    def newest(self, listing: Listing) -> Path | Logless | None:
+        """The last of a list: the log of a session, or a conversation that has none."""
+        found = listing.sessions[-1] if listing.sessions else None
+        if found is not None and not found.path:
+            return self.catalog.conversations.get(found.id)
+        return Path(found.path) if found is not None else None
 
     def find(self, query: str) -> Path | Logless:
         """The log that `resolve` gives, or a conversation that has none.
