@@ -305,3 +305,23 @@ def test_the_process_group_of_awl_gets_no_input_of_tools(awl: Awl) -> None:
     )
     assert done.returncode == 0
     assert results(awl)[0]["content"] == "end\n"
+
+
+def test_a_conversation_that_is_not_kept_says_so_all_the_time(awl: Awl) -> None:
+    with Terminal(awl, "--no-session") as terminal:
+        terminal.see("not kept")
+        terminal.type("hi")
+        terminal.see("Hello there.")
+        terminal.see("not kept")
+        terminal.type("/quit")
+        assert terminal.ends() == 0
+
+
+def test_a_log_outside_the_store_is_named_by_its_path(awl: Awl, tmp_path: Path) -> None:
+    log = awl.write_log(user("a"))
+    outside = log.rename(tmp_path / log.name)
+    with Terminal(awl, "--resume", str(outside)) as terminal:
+        terminal.see("Resumed")
+        terminal.type("/quit")
+        terminal.see(f"--resume {outside.resolve()}")
+        assert terminal.ends() == 0

@@ -49,15 +49,32 @@ class App:
         self.notices: list[str] = [*config.warnings, *session.notices]
         self._environ = environ
         self._store = open_store(config, environ)
+        self._short_id = ""
 
     # -- what a terminal asks ----------------------------------------------------------------------
 
     @property
     def session_id(self) -> str:
-        """The session's id, as short as is unique; empty while there is no file."""
+        """The session's id, as short as is unique now; empty while there is no file, and a standing
+        notice where there never will be one."""
+        if not self.session.kept and not isinstance(self.session, LoglessSession):
+            return "not kept"
         if not self.session.resumable:
             return ""
-        return self._store.short_ids([self.session.id])[self.session.id]
+        if not self._short_id:  # asked before each prompt; it takes a look at all sessions
+            self._short_id = self._store.short_ids([self.session.id])[self.session.id]
+        return self._short_id
+
+    @property
+    def resume_name(self) -> str:
+        """What `--resume` takes for this session: its short id, or its path where that names
+        another or none."""
+        try:
+            found = self._store.resolve(self.session_id)
+        except AwlError:
+            return str(self.session.path)
+        elsewhere = isinstance(found, Path) and found.resolve() != self.session.path.resolve()
+        return str(self.session.path) if elsewhere else self.session_id
 
     @property
     def unsaved(self) -> int:

@@ -81,14 +81,22 @@ async def _terminal(
         code = await channel.talk(app, resumed=resumed)
         reason = "shutdown" if code else "user_quit"
     finally:
-        await app.close()
+        await _let_go(app)
         saved = await _settle(app, channel.ask_path)
         _close(app, reason)
     if not saved:
         return 1
     if app.session.resumable:
-        print(f"Go on with: awl --resume {app.session_id}")
+        print(safe(f"Go on with: awl --resume {app.resume_name}"))
     return code
+
+
+async def _let_go(app: App) -> None:
+    """Close the model's connections. That this fails must not cost the session its end."""
+    try:
+        await app.close()
+    except Exception as error:
+        _tell(f"the connection to the model could not be closed: {error}")
 
 
 async def _settle(app: App, ask_path: Callable[[str], Awaitable[str | None]] | None) -> bool:
@@ -107,8 +115,8 @@ async def _settle(app: App, ask_path: Callable[[str], Awaitable[str | None]] | N
             return False
         try:
             await asyncio.to_thread(session.save_copy, Path(path))
-        except OSError as error:
-            _tell(f"{path}: {error.strerror}")
+        except (OSError, RuntimeError, ValueError) as error:  # also a path that is none
+            _tell(f"{path}: {getattr(error, 'strerror', None) or error}")
         else:
             _tell(f"the whole session is in {path}")
             return False
@@ -178,7 +186,7 @@ async def _once(
             raise
         reason = "shutdown"
     finally:
-        await app.close()
+        await _let_go(app)
         saved = await _settle(app, None)
         _close(app, reason)
     if unread is not None:

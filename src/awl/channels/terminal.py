@@ -51,7 +51,8 @@ class TerminalApp(AgentAccess, Protocol):
 
     @property
     def session_id(self) -> str:
-        """The session's id, as short as is unique; empty while there is no session."""
+        """The session's id, as short as is unique, or that nothing is kept; empty while there is
+        no session."""
 
     @property
     def unsaved(self) -> int:
