@@ -62,7 +62,10 @@ class App:
         if not self.session.resumable:
             return ""
         if not self._short_id:  # asked before each prompt; it takes a look at all sessions
-            self._short_id = self._store.short_ids([self.session.id])[self.session.id]
+            try:
+                self._short_id = self._store.short_ids([self.session.id])[self.session.id]
+            except (AwlError, OSError):  # what is shown beside a conversation must not end it
+                return self.session.id
         return self._short_id
 
     @property
@@ -71,7 +74,7 @@ class App:
         another or none."""
         try:
             found = self._store.resolve(self.session_id)
-        except AwlError:
+        except (AwlError, OSError):
             return str(self.session.path)
         elsewhere = isinstance(found, Path) and found.resolve() != self.session.path.resolve()
         return str(self.session.path) if elsewhere else self.session_id

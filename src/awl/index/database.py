@@ -105,7 +105,7 @@ class Database:
                 if str(error):
                     self._notice(f"the index cannot be used ({error}): the logs are read instead")
             if self._spare is None:
-                self._spare = _prepared(sqlite3.connect("", check_same_thread=False))
+                self._spare = _temporary()
             return _translated(self._spare, work)
 
     def rebuild(self) -> None:
@@ -244,9 +244,17 @@ def reason(error: sqlite3.Error) -> Exception:
 def connect(path: Path) -> sqlite3.Connection:
     """A connection to a database, each statement of which is its own transaction unless told."""
     db = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
-    db.execute("PRAGMA page_size = 16384")  # of a new file: fewer texts are cut in pieces
     db.execute("PRAGMA journal_mode = WAL")
     return db
+
+
+def _temporary() -> sqlite3.Connection:
+    """A private database that is in memory, and in a temporary file once it is large: there may be
+    no disk to write to."""
+    db = sqlite3.connect("", check_same_thread=False)
+    db.execute("PRAGMA temp_store = MEMORY")
+    db.execute("PRAGMA journal_mode = MEMORY")
+    return _prepared(db)
 
 
 def _connected(path: Path) -> sqlite3.Connection:
