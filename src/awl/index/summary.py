@@ -66,7 +66,7 @@ class Point(msgspec.Struct, frozen=True, array_like=True):
     last_seq: int = 0
     updated: str = ""
     given_title: str | None = None
-    changed_cwd: str | None = None
+    changed_cwd: bytes | None = None
     submitted: tuple[str, str] = ("", "")
     title: str = ""
     title_found: bool = False
@@ -197,7 +197,9 @@ class _Fold:
         self._before = point.events
         state = self._state = State(self.header, self._read)
         state.message_count, state.turn = point.messages, point.turn
-        state.given_title, state.changed_cwd = point.given_title, point.changed_cwd
+        state.given_title = point.given_title
+        if point.changed_cwd is not None:
+            state.changed_cwd = os.fsdecode(point.changed_cwd)
         state.updated = point.updated or state.updated
         state.last_submitted = ModelRef(*point.submitted)
 
@@ -234,7 +236,7 @@ class _Fold:
             last_seq=self._last_seq,
             updated=state.updated,
             given_title=state.given_title,
-            changed_cwd=state.changed_cwd,
+            changed_cwd=os.fsencode(cwd) if (cwd := state.changed_cwd) is not None else None,
             submitted=state.last_submitted[:2],
             title=self._title.text,
             title_found=self._title.found,
