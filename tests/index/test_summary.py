@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rawlog import RawLog
 
-from awl.index.summary import Mark, Summary, fits, read_on
+from awl.index.info import Summary
+from awl.index.summary import Mark, fits, read_on
 from awl.replay import read
 from awl.store.files import describe
 

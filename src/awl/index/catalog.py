@@ -10,22 +10,18 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 import msgspec
 
-from awl.entries import ForkedFrom
 from awl.errors import AwlError
 from awl.index.conversations import Conversations, Logless
 from awl.index.database import Database
 from awl.index.disk import Disk
-from awl.index.level import Level
-from awl.index.summary import Summary
+from awl.index.info import Listing, SessionInfo, Status, Summary
 from awl.index.titles import Title
 from awl.log.file import is_locked, owner_path
 from awl.log.names import cwd_of_label, encode_cwd, same_directory
-
-Status = Literal["open", "interrupted", "idle"]
 
 SHORTEST_PREFIX: Final = 8
 """Characters of an id that are printed at least."""
@@ -35,37 +31,6 @@ _NAMES: Final = (sys.getfilesystemencoding(), sys.getfilesystemencodeerrors())
 _ORDER: Final = attrgetter("updated", "id", "path")
 _MANY: Final = 64  # ids that are shortened all at once
 _summary: Final = msgspec.msgpack.Decoder(Summary)
-
-
-class SessionInfo(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A session as lists show it. Times are ISO 8601 in UTC.
-
-    `status`: open (a process holds it), interrupted (its last turn has an open call or no finished
-    answer) or idle. `updated` is when something last happened in it, by its own entries.
-    `conversation_id` is its number on this machine; None while numbers cannot be given. `path` is
-    that of its log; empty when it has none.
-    """
-
-    id: str
-    conversation_id: int | None = None
-    title: str
-    status: Status
-    cwd: str
-    provider: str
-    model: str
-    created: str
-    updated: str
-    message_count: int
-    event_count: int
-    path: str
-    forked_from: ForkedFrom | None = None
-
-
-class Listing(msgspec.Struct, frozen=True):
-    """Sessions, oldest `updated` first; and the files that cannot be read as one, with why."""
-
-    sessions: tuple[SessionInfo, ...]
-    unreadable: tuple[str, ...]
 
 
 class Catalog:
@@ -91,7 +56,12 @@ class Catalog:
 
     def catch_up(self, db: sqlite3.Connection, disk: Disk | None = None) -> list[str]:
         """Bring the index level with the logs. Returns what cannot be read, and why."""
-        level = Level(db, self.root, disk or Disk(self.root), self.conversations)
+        disk = disk or Disk(self.root)
+        if is_level(db, disk, self.conversations):
+            return disk.unreadable
+        from awl.index.level import Level  # a list that nothing changed for does without it
+
+        level = Level(db, self.root, disk, self.conversations)
         if level.fault:
             self._conversations_fault = level.fault
         return level.unreadable
@@ -119,8 +89,7 @@ class Catalog:
         if limit is not None:
             query += " ORDER BY updated DESC, id DESC, path DESC LIMIT ?"
             values.append(limit)
-        rows = db.execute(query, values).fetchall()
-        return [self._info(disk, *row) for row in rows]
+        return [self._info(disk, *row) for row in db.execute(query, values)]
 
     def _info(
         self, disk: Disk, path: bytes, info: bytes, checksum: int, number: int | None
@@ -273,6 +242,12 @@ def _decode_summary(info: bytes) -> Summary:
         return _summary.decode(info)
     except msgspec.MsgspecError as error:
         raise sqlite3.DatabaseError(f"a row cannot be read: {error}") from None
+
+
+def is_level(db: sqlite3.Connection, disk: Disk, conversations: Conversations) -> bool:
+    """Whether the index was level with just these logs, and nothing changed since."""
+    seen = db.execute("SELECT value FROM meta WHERE key = 'seen'").fetchone()
+    return seen is not None and seen[0] == disk.digest(conversations.identity())
 
 
 def scope(db: sqlite3.Connection, cwd: str | None) -> tuple[str, list[bytes | int]]:

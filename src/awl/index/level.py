@@ -17,7 +17,8 @@ from awl.errors import AwlError
 from awl.index.conversations import Conversations
 from awl.index.database import Unusable, count_dead, writing
 from awl.index.disk import Disk, Log
-from awl.index.summary import Mark, Summary, fits, read_on, stands
+from awl.index.info import Summary
+from awl.index.summary import Mark, fits, read_on, stands
 from awl.log.file import sync
 
 _BATCH: Final = 0.1  # seconds of reading that go into one transaction
@@ -66,18 +67,12 @@ class Level:
         self._conversations = conversations
         self._lasting = bool(db.execute("PRAGMA database_list").fetchone()[2])
         meta = dict(db.execute("SELECT key, value FROM meta").fetchall())
-        if meta.get("seen") == self._digest():
-            return
         self._version: int = meta["version"]
         self._rows = {row.log.path: row for row in map(_row, db.execute(_ROWS))}
         self._drop_gone()
         self._take_in_stale()
         self._number(meta.get("instance"))
         self._vouch()
-
-    def _digest(self) -> bytes:
-        """What the logs, and the file of the numbers, look like."""
-        return self._disk.digest(self._conversations.identity())
 
     def _drop_gone(self) -> None:
         gone = self._rows.keys() - {seen[0] for seen in self._disk.logs}
@@ -168,7 +163,8 @@ class Level:
             rows = {row.log: row.settled for row in map(_row, self._db.execute(_ROWS))}
             logs = (Log(*seen) for seen in self._disk.logs)
             if all(rows.get(log, log.name is None) for log in logs):
-                _set(self._db, "seen", self._digest())
+                digest = self._disk.digest(self._conversations.identity())
+                _set(self._db, "seen", digest)
 
     def _count(self) -> None:
         """Count a change, so that nobody vouches for what they did not see."""

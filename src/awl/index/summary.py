@@ -21,10 +21,10 @@ from awl.conversation import ModelRef
 from awl.entries import (
     CondensationEntry,
     Entry,
-    ForkedFrom,
     Header,
     MessageEntry,
 )
+from awl.index.info import Summary
 from awl.index.titles import Title
 from awl.log.line import Outer, decode
 from awl.log.names import header_of_name
@@ -36,23 +36,6 @@ CHECKED_WHOLE: Final = 16 << 20
 the last indexed line is."""
 
 _LONGEST_CHECKED_LINE: Final = 1 << 16
-
-
-class Summary(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What lists show of a session. `cwd` is in the file system's bytes; empty: the log does not
-    tell it."""
-
-    id: str
-    title: str
-    cwd: bytes
-    provider: str
-    model: str
-    created: str
-    updated: str
-    message_count: int
-    event_count: int
-    interrupted: bool
-    forked_from: ForkedFrom | None
 
 
 class Point(msgspec.Struct, frozen=True, array_like=True):

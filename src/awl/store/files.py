@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING
 from awl.conversation import ModelRef
 from awl.entries import TitleEntry
 from awl.errors import AmbiguousId, AwlError, NoLog, SessionNotFound
-from awl.index.catalog import SHORTEST_PREFIX, Catalog, Listing, SessionInfo, Status
+from awl.index.catalog import SHORTEST_PREFIX, Catalog
 from awl.index.conversations import Logless
+from awl.index.info import Listing, SessionInfo, Status
 from awl.index.titles import Title
 from awl.log.file import is_locked, owner_path
 from awl.log.names import parse_log_name
-from awl.session import Session
-from awl.state import State
 
 if TYPE_CHECKING:
     from awl.index.fulltext import Found, Progress
+    from awl.session import Session
+    from awl.state import State
 
 __all__ = [
     "SHORTEST_PREFIX",
@@ -54,6 +55,8 @@ class Store:
 
     def create(self, cwd: str, model: ModelRef) -> Session:
         """A new session; its file appears with the first append."""
+        from awl.session import Session  # lists do without it
+
         return Session.create(self.root, cwd, model)
 
     def open(self, query: str | Path, *, cwd: str | None = None) -> Session:
@@ -62,6 +65,8 @@ class Store:
         Raises:
             SessionNotFound, AmbiguousId, NoLog, and what `Session.open` raises.
         """
+        from awl.session import Session
+
         path = query if isinstance(query, Path) else self.resolve(query)
         return Session.open(path, cwd=cwd)
 
