@@ -273,3 +273,16 @@ def test_a_session_behind_a_folder_that_was_renamed_is_found(store: Store, tmp_p
     moved = session.path.parent.rename(store.root / "elsewhere") / session.path.name
     assert store.resolve(session.id) == moved
     assert [info.path for info in store.list(str(tmp_path)).sessions] == [str(moved)]
+
+
+def test_directories_that_are_not_utf8_are_kept_exactly(store: Store, tmp_path: Path) -> None:
+    odd = tmp_path / os.fsdecode(b"caf\xe9")
+    odd.mkdir()
+    session = store.create(str(tmp_path), MODEL)
+    session.append_message(text_message("user", "x"))
+    session.move(str(odd))
+    for _ in range(2):
+        session.append_message(text_message("user", "x"))
+        assert [info.cwd for info in store.list(str(odd)).sessions] == [str(odd)]
+        assert store.list(str(tmp_path)).sessions == ()
+    session.close()
