@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rawlog import RawLog
@@ -17,6 +18,7 @@ from awl.conversation import ModelRef, text_message
 from awl.errors import AmbiguousId, AwlError, SessionNotFound
 from awl.index import level
 from awl.index.database import Unusable
+from awl.log.scan import scan as whole_scan
 from awl.store.files import Store
 
 MODEL = ModelRef("anthropic", "claude-1")
@@ -74,6 +76,48 @@ def test_a_change_in_the_same_tick_of_the_clock_is_seen(store: Store) -> None:
     path.write_bytes(path.read_bytes().replace(b"first", b"other"))
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert titles(store) == ["other"]
+
+
+@pytest.mark.parametrize("times", [1, 100])
+@pytest.mark.parametrize("changed", ["garbage", "header", "other"])
+def test_a_log_that_is_rewritten_while_it_is_read_hides_no_other(
+    store: Store, monkeypatch: pytest.MonkeyPatch, changed: str, times: int
+) -> None:
+    path = put(store, 1, "rewritten")
+    put(store, 2, "beside it")
+    data = path.read_bytes()
+    first = data.index(b"\n") + 1
+    size = len(data) - first - 1
+    line = {
+        "garbage": b"x" * size,
+        "header": data[:first].strip()[:-1].ljust(size - 1) + b"}",
+        "other": data[first:-1].replace(b'"e1"', b'"f1"'),
+    }[changed]
+    assert len(line) >= size
+    other = data[:first] + line + b"\n"
+    real = whole_scan
+    left = times
+
+    def scan(fd: int, **more: Any) -> Iterator[Any]:
+        nonlocal left
+        ours = os.fstat(fd).st_ino == path.stat().st_ino
+        if ours:
+            path.write_bytes(data)
+        yield from real(fd, **more)
+        if ours and left:
+            left -= 1
+            path.write_bytes(other)
+
+    monkeypatch.setattr("awl.index.summary.scan", scan)
+    listing = store.list()
+    if times == 1:
+        assert {info.title for info in listing.sessions} == {"rewritten", "beside it"}
+        assert not listing.unreadable
+    else:
+        assert [info.title for info in listing.sessions] == ["beside it"]
+        assert len(listing.unreadable) == 1
+        assert listing.unreadable[0].startswith(str(path))
+        assert "changed by another program" in listing.unreadable[0]
 
 
 def test_looking_changes_no_order_and_no_byte(store: Store) -> None:

@@ -18,7 +18,7 @@ from awl.index.conversations import Conversations
 from awl.index.database import Unusable, count_dead, writing
 from awl.index.disk import Disk, Log
 from awl.index.info import Summary
-from awl.index.summary import Mark, fits, read_on, stands
+from awl.index.summary import Changed, Mark, fits, read_on, stands
 from awl.log.file import sync
 
 _BATCH: Final = 0.1  # seconds of reading that go into one transaction
@@ -187,7 +187,10 @@ def _read_open(
     before = _decode_mark(row.mark) if row else None
     if before is not None and not fits(fd, before):
         before = None
-    summary, mark = read_on(fd, path, before)
+    try:
+        summary, mark = read_on(fd, path, before)
+    except Changed:
+        return None
     if lasting and (before is None or mark.end != before.end):
         try:
             sync(fd)

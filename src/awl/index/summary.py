@@ -26,7 +26,7 @@ from awl.entries import (
 )
 from awl.index.info import Summary
 from awl.index.titles import Title
-from awl.log.line import Outer, decode
+from awl.log.line import BadLine, Outer, decode
 from awl.log.names import header_of_name
 from awl.log.scan import BLOCK, Damage, Line, read_at, scan
 from awl.state import LARGEST, ROOT, State, is_prompt
@@ -67,6 +67,10 @@ class Mark(msgspec.Struct, frozen=True, array_like=True):
     point: Point
 
 
+class Changed(OSError):
+    """A log changed while it was read: lines that were there are there no more."""
+
+
 class _LeadsBack(Exception):
     """A line that belongs to what lies before the point: the log is to be read whole."""
 
@@ -74,25 +78,30 @@ class _LeadsBack(Exception):
 def read_on(fd: int, path: Path, before: Mark | None) -> tuple[Summary | None, Mark]:
     """The summary of an open log, read on from a mark that fits.
 
-    The summary is None where nothing was ever acknowledged. Raises `OSError` where the file changed
-    while it was read, or cannot be read.
+    The summary is None where nothing was ever acknowledged. Raises `Changed` where the file was
+    seen to change while it was read, `OSError` where it cannot be read.
     """
     end = complete(fd, os.fstat(fd).st_size)
-    folded = None
-    if before is not None:
-        with contextlib.suppress(_LeadsBack):
-            folded = _Fold(fd, end, before.header, before.point, whole=False)
-    if folded is None:
-        try:
-            folded = _Fold(fd, end, None, Point(), whole=False)
-        except _LeadsBack:
-            folded = _Fold(fd, end, None, Point(), whole=True)
+    try:
+        folded = _folded(fd, end, before)
+    except BadLine as error:  # it was read before
+        raise Changed(str(error)) from None
     last_start = _line_start(fd, end)
     checksum = _checksum(fd, before.end, end, before.checksum) if before else _checksum(fd, 0, end)
     mark = Mark(
         end, checksum, last_start, _digest(fd, last_start, end), folded.header, folded.point
     )
     return folded.summary(path), mark
+
+
+def _folded(fd: int, end: int, before: Mark | None) -> _Fold:
+    if before is not None:
+        with contextlib.suppress(_LeadsBack):
+            return _Fold(fd, end, before.header, before.point, whole=False)
+    try:
+        return _Fold(fd, end, None, Point(), whole=False)
+    except _LeadsBack:
+        return _Fold(fd, end, None, Point(), whole=True)
 
 
 def fits(fd: int, mark: Mark) -> bool:
@@ -254,7 +263,8 @@ class _Fold:
         before: str | None = None
         for position in path[start:]:
             entry = decode(self._read(state.starts[position], state.ends[position]))
-            entry = cast(Entry, entry)
+            if isinstance(entry, Header) or entry.id != state.entries[position].id:
+                raise Changed("another line is there now")
             entry = msgspec.structs.replace(entry, parent_id=before, seq=state.seqs[position])
             before = entry.id
             line, begin, end = state.lines[position], state.starts[position], state.ends[position]
