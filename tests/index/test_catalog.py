@@ -319,6 +319,23 @@ def test_a_session_behind_a_folder_that_was_renamed_is_found(store: Store, tmp_p
     assert [info.path for info in store.list(str(tmp_path)).sessions] == [str(moved)]
 
 
+def test_a_link_that_leads_in_a_circle_is_named_and_hides_nothing(store: Store) -> None:
+    path = put(store, 1, "healthy")
+    folder = store.root / "loop"
+    link = path.with_name(path.name.replace("53f1", "53f2"))
+    for loop in (folder, link, path.with_name("x.jsonl")):
+        loop.symlink_to(loop.name)
+    for listing in (store.list(), store.reindex()):
+        assert [info.title for info in listing.sessions] == ["healthy"]
+        named = {line.split(": ")[0] for line in listing.unreadable}
+        assert named == {str(folder), str(link), str(path.with_name("x.jsonl"))}
+    assert store.latest("/work") == path
+    assert len(store.search("healthy").hits) == 1
+    unreadable: list[str] = []
+    assert list(store.logs(unreadable)) == [path]
+    assert [line.split(": ")[0] for line in unreadable] == [str(link), str(folder)]
+
+
 def test_directories_that_are_not_utf8_are_kept_exactly(store: Store, tmp_path: Path) -> None:
     odd = tmp_path / os.fsdecode(b"caf\xe9")
     odd.mkdir()

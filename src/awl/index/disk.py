@@ -35,7 +35,7 @@ Seen = tuple[bytes, int, int, int, int]
 
 class Disk:
     """What lies below a root: the logs, those that say that they are open (`owned`), those that
-    lie elsewhere (`links`), and the folders that cannot be read, with why."""
+    lie elsewhere (`links`), and the folders and logs that cannot be read, with why."""
 
     def __init__(self, root: Path) -> None:
         self.logs: list[Seen] = []
@@ -44,14 +44,18 @@ class Disk:
         self.unreadable: list[str] = []
         try:
             with os.scandir(os.fsencode(root)) as folders:
-                found = [f for f in folders if not f.name.startswith(b".") and f.is_dir()]
+                found = [folder for folder in folders if not folder.name.startswith(b".")]
         except FileNotFoundError:
             return
         for folder in found:
             try:
-                self._scan(folder)
+                if folder.is_dir():
+                    self._scan(folder)
             except OSError as error:
-                self.unreadable.append(f"{os.fsdecode(folder.path)}: {error.strerror or error}")
+                self._miss(folder, error)
+
+    def _miss(self, entry: os.DirEntry[bytes], error: OSError) -> None:
+        self.unreadable.append(f"{os.fsdecode(entry.path)}: {error.strerror or error}")
 
     def _scan(self, folder: os.DirEntry[bytes]) -> None:
         prefix = folder.name + b"/"
@@ -63,6 +67,9 @@ class Disk:
                     try:
                         found = file.stat()
                     except FileNotFoundError:
+                        continue
+                    except OSError as error:
+                        self._miss(file, error)
                         continue
                     if file.is_symlink():
                         self.links.add(prefix + name)

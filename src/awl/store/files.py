@@ -148,22 +148,27 @@ class Store:
         return self.list()
 
     def logs(self, unreadable: Lines | None = None) -> Iterator[Path]:
-        """All logs, in order of name. The trash and the databases are passed over; a folder that
-        cannot be read is added to `unreadable` and hides no other."""
+        """All logs, in order of name. The trash and the databases are passed over; a folder or
+        a log that cannot be read is added to `unreadable` and hides no other."""
+        missed: Lines = [] if unreadable is None else unreadable
         for folder in _entries(self.root):
-            if folder.name.startswith(".") or not folder.is_dir():
+            if folder.name.startswith("."):
                 continue
             try:
-                files = _entries(folder.path)
+                files = _entries(folder.path) if folder.is_dir() else []
             except OSError as error:
-                if unreadable is not None:
-                    unreadable.append(f"{folder.path}: {error.strerror or error}")
+                missed.append(f"{folder.path}: {error.strerror or error}")
                 continue
             for file in files:
-                if parse_log_name(file.name) and file.is_file():
-                    path = Path(file.path)
-                    # What belongs to a log lies beside the real one.
-                    yield path.resolve() if file.is_symlink() else path
+                try:
+                    if not parse_log_name(file.name) or not file.is_file():
+                        continue
+                except OSError as error:
+                    missed.append(f"{file.path}: {error.strerror or error}")
+                    continue
+                path = Path(file.path)
+                # What belongs to a log lies beside the real one.
+                yield path.resolve() if file.is_symlink() else path
 
     # -- ids ---------------------------------------------------------------------------------------
 
