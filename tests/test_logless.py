@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
+import subprocess
+import sys
 
+import pytest
 from running import Awl, say, texts
 
 OFF = "[session]\nenabled = false"
@@ -138,3 +142,34 @@ def test_a_directory_that_is_gone_is_not_replaced_by_another(awl: Awl) -> None:
         assert "is gone" in done.err
     awl("--resume", session_id, "--cwd", ".", "-p", "Hi", cwd=new)
     assert awl.entries()[0]["cwd"] == str(new)
+
+
+@pytest.mark.parametrize("when", ["write_all", "_give_name", "sync_directory"])
+def test_a_log_that_is_not_born_hides_nothing_that_was_said(awl: Awl, when: str) -> None:
+    awl.plays([say("Hello there.")], loop=True, settings="[session]\nenabled = false")
+    awl("-p", "precious old words")
+    awl.plays([say("Hello there.")], loop=True)
+    (found,) = json.loads(awl("sessions", "--json").out)
+    dying = (
+        "import os, sys, awl.log.file as f\n"
+        f"f.{when} = lambda *given: os.kill(os.getpid(), 9)\n"
+        "from awl.cli import run\n"
+        f"run(['--resume', {found['id']!r}, '-p', 'again'])"
+    )
+    killed = subprocess.run([sys.executable, "-c", dying], cwd=awl.work, env=awl.env, timeout=60)
+    assert killed.returncode == -9
+    again = awl("--resume", found["id"], "-p", "next")
+    assert again.out == "Hello there.\n"
+    shown = awl("sessions", "show", found["id"], "--json").out
+    assert "precious old words" in shown
+    (listed,) = json.loads(awl("sessions", "--json").out)
+    assert (listed["id"], listed["created"]) == (found["id"], found["created"])
+
+
+def test_the_entry_that_begins_a_log_has_its_time(awl: Awl) -> None:
+    awl.plays([say("Hello there.")], loop=True, settings="[session]\nenabled = false")
+    awl("-p", "old")
+    awl.plays([say("Hello there.")], loop=True)
+    awl("--resume", "-p", "new")
+    (entry,) = [entry for entry in awl.entries() if entry["type"] == "import"]
+    assert entry["timestamp"].endswith("Z")

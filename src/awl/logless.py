@@ -39,7 +39,9 @@ class LoglessSession(Session):
     @classmethod
     def go_on(cls, conversations: Conversations, before: Logless) -> LoglessSession:
         """A conversation that has rows."""
-        header = new_header(before.cwd, before.model, session_id=before.session_id)
+        header = new_header(
+            before.cwd, before.model, session_id=before.session_id, created=before.created
+        )
         session = cls(conversations, header)
         if before.said:
             session._fold_rows(before.said)
@@ -84,6 +86,7 @@ def with_log(root: Path, before: Logless, cwd: str) -> Session:
         cwd,
         before.model,
         session_id=before.session_id,
+        created=before.created,
         opening=(ImportEntry(source="legacy", message_count=len(texts), messages=texts),),
     )
 

@@ -113,6 +113,7 @@ class Session:
         model: ModelRef,
         *,
         session_id: str | None = None,
+        created: str | None = None,
         opening: Sequence[Entry] = (),
     ) -> Session:
         """A new session. Its file appears with the first append.
@@ -121,15 +122,17 @@ class Session:
             root: the folder of all sessions.
             cwd: the directory it belongs to; it is resolved.
             model: whom its first request goes to.
-            session_id: its id, if it has one already.
+            session_id, created: its id and when it began, if it has been one already.
             opening: entries that are written with the first append, before it.
         """
-        header = new_header(cwd, model, session_id=session_id)
+        header = new_header(cwd, model, session_id=session_id, created=created)
         state = State(header)
         state.settle()
         path = log_path(root, os.path.realpath(cwd), header.timestamp, header.id)
         session = cls(path, header, state, None)
-        session._opening = tuple(opening)
+        session._opening = tuple(
+            msgspec.structs.replace(entry, timestamp=now()) for entry in opening
+        )
         return session
 
     @classmethod
@@ -561,13 +564,15 @@ def _encoded(entries: Sequence[Entry]) -> list[tuple[bytes, Entry]]:
         raise InvalidEntry(f"it holds what JSON cannot: {error}") from error
 
 
-def new_header(cwd: str, model: ModelRef, *, session_id: str | None = None) -> Header:
-    """The header of a session that begins now."""
+def new_header(
+    cwd: str, model: ModelRef, *, session_id: str | None = None, created: str | None = None
+) -> Header:
+    """The header of a session that begins now, or that has been one already."""
     cwd = os.path.realpath(cwd)
     return Header(
         version=VERSION,
         id=session_id or new_session_id(),
-        timestamp=now(),
+        timestamp=created or now(),
         cwd=cwd,
         provider=model.provider,
         model=model.model,

@@ -9,6 +9,7 @@ import contextlib
 import errno
 import json
 import os
+import secrets
 import socket
 import sys
 import time
@@ -81,23 +82,29 @@ class LogFile:
     def create(cls, path: Path, first: bytes) -> LogFile:
         """Make a new log that begins with the lines `first`, durable with its directories.
 
+        It is there whole or not at all, whenever this process is killed.
+
         Raises:
             OSError: it could not be made; nothing of it is left.
         """
         make_directories(path.parent)
-        fd = create_private(path, os.O_RDWR | os.O_APPEND)
+        unborn = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+        fd = create_private(unborn, os.O_RDWR | os.O_APPEND)
         log = cls(path, fd)
+        born = False
         try:
             _lock(fd)
             write_all(fd, first)
             os.fsync(fd)
+            _give_name(unborn, path)
+            born = True
             sync_directory(path.parent)
             # Another process may have made this folder and not have got to its sync yet.
             with contextlib.suppress(PermissionError):
                 sync_directory(path.parent.parent)
         except BaseException:
             with contextlib.suppress(OSError):
-                path.unlink()
+                (path if born else unborn).unlink()
             log._let_go()
             raise
         log.end = len(first)
@@ -321,6 +328,24 @@ def last_object(fd: int) -> tuple[int, bool]:
         if cut < 0:
             return 0, False
         end, terminated = at + cut, True
+
+
+def _give_name(unborn: Path, path: Path) -> None:
+    """Let a file that is complete appear under its name; never over another.
+
+    Raises:
+        FileExistsError: the name is taken.
+    """
+    try:
+        os.link(unborn, path)
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without links
+        if path.exists():
+            raise FileExistsError(errno.EEXIST, "File exists", str(path)) from None
+        unborn.rename(path)
+    else:
+        unborn.unlink()
 
 
 def create_private(path: Path, flags: int = os.O_WRONLY) -> int:
