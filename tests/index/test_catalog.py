@@ -270,6 +270,27 @@ def test_lost_numbers_are_given_anew_in_order_of_id(store: Store) -> None:
     store.close()
 
 
+def test_numbers_from_an_older_backup_are_made_whole(store: Store) -> None:
+    path = store.root / ".awl" / "conversations.db"
+    put(store, 1)
+    assert len(numbers(store)) == 1
+    store.close()
+    backup = path.read_bytes()
+    store = Store(store.root)
+    put(store, 2)
+    given = numbers(store)
+    store.close()
+    for beside in path.parent.glob("conversations.db-*"):
+        beside.unlink()
+    path.write_bytes(backup)
+    store = Store(store.root)
+    put(store, 3)
+    found = numbers(store)
+    assert {**found, **given} == found
+    assert len(set(found.values())) == 3
+    store.close()
+
+
 def test_damaged_numbers_are_missed_and_not_overwritten(store: Store) -> None:
     put(store, 1)
     store.list()

@@ -93,6 +93,28 @@ class Conversations:
 
         return self._run(work)
 
+    def highest(self) -> int:
+        """The highest number that was given by this file."""
+
+        def work(db: sqlite3.Connection) -> int:
+            row = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'numbers'").fetchone()
+            return int(row[0]) if row else 0
+
+        return self._run(work)
+
+    def remember(self, given: Iterable[tuple[int, str]]) -> None:
+        """Take in numbers that were given already: this file is older, from a backup."""
+        pairs = list(given)
+
+        def work(db: sqlite3.Connection) -> None:
+            with writing(db):
+                db.executemany(
+                    "INSERT INTO numbers (number, session_id) VALUES (?, ?) ON CONFLICT DO NOTHING",
+                    pairs,
+                )
+
+        self._run(work)
+
     # -- conversations without a log ---------------------------------------------------------------
 
     def append(self, conversation: Logless, said: Iterable[Said]) -> None:

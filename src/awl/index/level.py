@@ -139,6 +139,12 @@ class Level:
                 with writing(db):
                     db.execute("UPDATE sessions SET number = NULL")
                     _set(db, "instance", instance)
+            given = db.execute(
+                "SELECT DISTINCT number, id FROM sessions WHERE number > ?",
+                (self._conversations.highest(),),
+            ).fetchall()
+            if given:  # a number is never used twice, also where a backup knows nothing of it
+                self._conversations.remember(given)
             ids = db.execute("SELECT id FROM sessions WHERE number IS NULL AND info IS NOT NULL")
             if missing := [session_id for (session_id,) in ids]:
                 numbers = self._conversations.numbers(missing)
