@@ -163,6 +163,7 @@ def test_a_log_that_is_not_born_hides_nothing_that_was_said(awl: Awl, when: str)
     shown = awl("sessions", "show", found["id"], "--json").out
     assert "precious old words" in shown
     (listed,) = json.loads(awl("sessions", "--json").out)
+    assert listed["title"] == "precious old words"
     assert (listed["id"], listed["created"]) == (found["id"], found["created"])
 
 

@@ -625,10 +625,9 @@ class State:
     def prompts(self) -> Iterator[str]:
         """The words of the prompts in the file, in order."""
         for position, entry in enumerate(self.entries):
-            if entry_type(entry) == "message" and _logged(entry).role == "user":
-                body = self.body(position)
-                if isinstance(body, MessageEntry) and is_prompt(body.message.said()):
-                    yield body.message.said().text
+            kind = entry_type(entry)
+            if kind == "import" or (kind == "message" and _logged(entry).role == "user"):
+                yield from prompts_in(self.body(position))
 
     @property
     def first_prompt(self) -> str:
@@ -709,6 +708,15 @@ def entry_type(entry: Entry | Outer) -> str:
     if isinstance(entry, Outer):
         return entry.type
     return str(entry.__struct_config__.tag)
+
+
+def prompts_in(entry: Entry) -> list[str]:
+    """The words of the prompts that an entry holds: its own, or those of what was imported."""
+    if isinstance(entry, MessageEntry) and is_prompt(entry.message.said()):
+        return [entry.message.said().text]
+    if isinstance(entry, ImportEntry):
+        return [said.text for said in entry.messages if said.role == "user"]
+    return []
 
 
 def is_prompt(message: Message) -> bool:

@@ -22,6 +22,7 @@ from awl.entries import (
     CondensationEntry,
     Entry,
     Header,
+    ImportEntry,
     MessageEntry,
 )
 from awl.index.info import Summary
@@ -29,7 +30,7 @@ from awl.index.titles import Title
 from awl.log.line import BadLine, Outer, decode
 from awl.log.names import header_of_name
 from awl.log.scan import BLOCK, Damage, Line, read_at, scan
-from awl.state import LARGEST, ROOT, State, is_prompt
+from awl.state import LARGEST, ROOT, State, prompts_in
 
 CHECKED_WHOLE: Final = 16 << 20
 """Bytes up to which all that was read before is checked when a log has changed. Of what is longer,
@@ -235,11 +236,11 @@ class _Fold:
         )
 
     def _find_title(self, position: int) -> None:
-        if self._title.found or _role(self._state.entries[position]) != "user":
+        entry = self._state.entries[position]
+        if self._title.found or not (isinstance(entry, ImportEntry) or _role(entry) == "user"):
             return
-        entry = self._state.body(position)
-        if isinstance(entry, MessageEntry) and is_prompt(entry.message.said()):
-            self._title.take(entry.message.said().text)
+        for words in prompts_in(self._state.body(position)):
+            self._title.take(words)
 
     def _tail(self) -> State:
         """The state of the path from its last prompt on."""
