@@ -8,9 +8,12 @@ import sqlite3
 import sys
 import threading
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, TypeVar
+
+import msgspec
 
 from awl.errors import AwlError
 from awl.log.file import create_private, make_directories
@@ -72,6 +75,19 @@ _BARRED: Final = frozenset(
     }
 )
 
+# What reading a damaged file can raise: SQLite's own words, and what comes of values that awl never
+# wrote. Some of SQLite's messages quote the file, and are then no text.
+_SYMPTOMS: Final = (
+    sqlite3.Error,
+    msgspec.MsgspecError,
+    zlib.error,
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    TypeError,
+    ValueError,
+)
+
 
 class Unusable(AwlError):
     """A database cannot be used now. The reason is for people."""
@@ -106,7 +122,7 @@ class Database:
                     self._notice(f"the index cannot be used ({error}): the logs are read instead")
             if self._spare is None:
                 self._spare = _temporary()
-            return _translated(self._spare, work)
+            return _translated(self._spare, work, (sqlite3.Error,))  # all else is awl's own error
 
     def rebuild(self) -> None:
         """Throw the index away; the next work builds it anew.
@@ -135,7 +151,7 @@ class Database:
         for last_try in (False, True):
             try:
                 with self._locked(shared=True):
-                    return _translated(self._opened(), work)
+                    return _translated(self._opened(), work, _SYMPTOMS)
             except Damaged as error:
                 if last_try:
                     raise Unusable(f"damaged: {error}") from None
@@ -231,8 +247,10 @@ def count_dead(db: sqlite3.Connection, count: int) -> None:
     )
 
 
-def reason(error: sqlite3.Error) -> Exception:
-    """What an error of SQLite means: `Unusable` now, or `Damaged`."""
+def reason(error: Exception) -> Exception:
+    """What an error of a database means: `Unusable` now, or `Damaged`."""
+    if not isinstance(error, sqlite3.Error):
+        return Damaged(f"it holds what awl never wrote: {error!r}")
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
     if code in _BUSY:
         return Unusable("locked by another process")
@@ -244,7 +262,13 @@ def reason(error: sqlite3.Error) -> Exception:
 def connect(path: Path) -> sqlite3.Connection:
     """A connection to a database, each statement of which is its own transaction unless told."""
     db = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
-    db.execute("PRAGMA journal_mode = WAL")
+    try:
+        db.execute("PRAGMA journal_mode = WAL")
+    except BaseException as error:
+        db.close()
+        if isinstance(error, UnicodeDecodeError):
+            raise sqlite3.DatabaseError("its schema is no text") from None
+        raise
     return db
 
 
@@ -265,7 +289,7 @@ def _connected(path: Path) -> sqlite3.Connection:
     except BaseException as error:
         if db is not None:
             db.close()
-        if isinstance(error, sqlite3.Error):
+        if isinstance(error, _SYMPTOMS) and not isinstance(error, AwlError):
             raise reason(error) from None
         raise
 
@@ -293,14 +317,20 @@ def _version(db: sqlite3.Connection) -> int:
     return int(db.execute("PRAGMA user_version").fetchone()[0])
 
 
-def _translated(db: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]) -> T:
+def _translated(
+    db: sqlite3.Connection,
+    work: Callable[[sqlite3.Connection], T],
+    symptoms: tuple[type[Exception], ...],
+) -> T:
     try:
         return work(db)
-    except sqlite3.Error as error:
+    except AwlError:
+        raise
+    except symptoms as error:
         raise reason(error) from error
     finally:
         if db.in_transaction:
-            with contextlib.suppress(sqlite3.Error):
+            with contextlib.suppress(sqlite3.Error, UnicodeDecodeError):
                 db.execute("ROLLBACK")
 
 
