@@ -20,7 +20,7 @@ import msgspec
 
 from awl.errors import AwlError
 from awl.index.catalog import Catalog, info_of, scope
-from awl.index.database import count_dead, dead, writing
+from awl.index.database import Damaged, count_dead, dead, writing
 from awl.index.texts import Doc, Docs, Needle, Open, fold, holds, needles, snippet, words
 from awl.log.scan import scan
 
@@ -136,15 +136,20 @@ def _advance(db: sqlite3.Connection, root: Path, progress: Progress | None) -> l
     behind = "FROM sessions WHERE texts_done < done"
     total = db.execute(f"SELECT sum(done - texts_done) {behind}").fetchone()[0] or 0
     taken = 0
+    before = None
     while True:
         skipped = len(unreadable)
         rows = db.execute(
-            f"SELECT key, path {behind} ORDER BY key LIMIT 1000 OFFSET ?",
+            f"SELECT key, path, texts_done, done {behind} ORDER BY key LIMIT 1000 OFFSET ?",
             (skipped,),
         ).fetchall()
         if not rows:
             return unreadable
-        for batch in _batches(db, os.fsencode(root), rows, unreadable):
+        if rows == before:  # neither this process nor another one got any further
+            raise Damaged("texts that are taken in stay behind")
+        before = rows
+        logs = [(key, path) for key, path, *_ in rows]
+        for batch in _batches(db, os.fsencode(root), logs, unreadable):
             with writing(db):
                 for portion in batch:
                     _take_in(db, portion, known)
