@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -57,6 +58,13 @@ def check_healed(store: Store) -> None:
 )
 def test_rows_that_awl_never_wrote_have_it_built_anew(store: Store, statement: str) -> None:
     change(store, statement, "DELETE FROM meta WHERE key = 'seen'")
+    check_healed(store)
+
+
+@pytest.mark.parametrize("cut", [1, 2000, 4095, 4096, 5000, 20_000])
+def test_a_file_that_was_cut_is_built_anew(store: Store, cut: int) -> None:
+    path = store.root / ".awl" / "index.db"
+    os.truncate(path, path.stat().st_size - cut)
     check_healed(store)
 
 

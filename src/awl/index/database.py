@@ -285,6 +285,7 @@ def _connected(path: Path) -> sqlite3.Connection:
     db: sqlite3.Connection | None = None
     try:
         db = connect(path)
+        _check_whole(db, path)
         return _prepared(db)
     except BaseException as error:
         if db is not None:
@@ -292,6 +293,23 @@ def _connected(path: Path) -> sqlite3.Connection:
         if isinstance(error, _SYMPTOMS) and not isinstance(error, AwlError):
             raise reason(error) from None
         raise
+
+
+def _check_whole(db: sqlite3.Connection, path: Path) -> None:
+    """Notice a file that was cut, which SQLite reads on as if zeros followed. The order keeps other
+    processes from misleading it: a write-ahead log is emptied only when the file has its pages."""
+    pages = db.execute("PRAGMA page_count").fetchone()[0]
+    size = pages * db.execute("PRAGMA page_size").fetchone()[0]
+    log = path.with_name(path.name + "-wal")
+    if not _size(log) and _size(path) < size:
+        raise Damaged("its end is missing")
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
 
 
 def _prepared(db: sqlite3.Connection) -> sqlite3.Connection:
