@@ -164,8 +164,9 @@ def completions(line: str, agent: AgentAccess) -> list[tuple[str, str]]:
 
 
 _KEYS: Final = (
-    "Enter sends; Alt-Enter, or a backslash at the end of a line, adds a line; Up brings back what",
-    "was sent. Ctrl-C ends a turn or clears the line; Ctrl-D on an empty line quits.",
+    "Enter sends; Alt-Enter, or a backslash at the end of a line, adds a line;",
+    "Up brings back what was sent. Ctrl-C ends a turn or clears the line;",
+    "Ctrl-D on an empty line quits.",
     "A prompt that begins with / is written with //.",
 )
 
