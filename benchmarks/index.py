@@ -39,7 +39,7 @@ def fill(root: Path, sessions: int, messages: Callable[[int], list[str]]) -> Non
     """Sessions in twenty directories. What is measured does not depend on syncs."""
     with patch("awl.log.file.sync"), patch("os.fsync"):
         for number in range(sessions):
-            session = Session.create(root, f"/work/{number % 20}", MODEL)
+            session = Session.create(root, f"/home/dev/{number % 20}", MODEL)
             made: list[Entry] = []
             for n, text in enumerate(messages(number)):
                 made.append(session.message_entry(text_message(("user", "assistant")[n % 2], text)))

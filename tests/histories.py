@@ -237,7 +237,7 @@ class Story:
             self.session.label(state.entries[n % len(state.entries)].id, text)
 
     def _cwd(self, n: int, text: str) -> None:
-        self.append(CwdChangeEntry(cwd=f"/work/{n % 3}"))
+        self.append(CwdChangeEntry(cwd=f"/home/dev/{n % 3}"))
 
     def _import(self, n: int, text: str) -> None:
         messages = (ImportedText("user", text),)

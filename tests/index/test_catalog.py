@@ -31,7 +31,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
     made.close()
 
 
-def put(store: Store, number: int, words: str = "x", cwd: str = "/work") -> Path:
+def put(store: Store, number: int, words: str = "x", cwd: str = "/home/dev") -> Path:
     session_id = f"019dc5ba-53f{number:x}-71a5-ab8f-b1f8709c2572"
     log = RawLog(cwd=cwd, id=session_id)
     log.prompt(words)
@@ -350,7 +350,7 @@ def test_a_link_that_leads_in_a_circle_is_named_and_hides_nothing(store: Store) 
         assert [info.title for info in listing.sessions] == ["healthy"]
         named = {line.split(": ")[0] for line in listing.unreadable}
         assert named == {str(folder), str(link), str(path.with_name("x.jsonl"))}
-    assert store.latest("/work") == path
+    assert store.latest("/home/dev") == path
     assert len(store.search("healthy").hits) == 1
     unreadable: list[str] = []
     assert list(store.logs(unreadable)) == [path]

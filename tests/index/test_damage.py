@@ -21,9 +21,9 @@ def store(tmp_path: Path) -> Iterator[Store]:
     made = Store(tmp_path / "sessions")
     for number in range(5):
         session_id = f"019dc5ba-53f{number:x}-71a5-ab8f-b1f8709c2572"
-        log = RawLog(cwd="/work", id=session_id)
+        log = RawLog(cwd="/home/dev", id=session_id)
         log.prompt(f"needle {number} " + " ".join(f"w{number}x{n}" for n in range(200)))
-        log.write(made.root, "/work", session_id=session_id)
+        log.write(made.root, "/home/dev", session_id=session_id)
     made.list()
     made.search("needle")
     made.close()

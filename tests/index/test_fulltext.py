@@ -25,7 +25,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
     made.close()
 
 
-def put(store: Store, number: int, *words: str, cwd: str = "/work", hour: int = 12) -> str:
+def put(store: Store, number: int, *words: str, cwd: str = "/home/dev", hour: int = 12) -> str:
     session_id = f"019dc5ba-53f6-71a5-ab8f-{number:012x}"
     log = RawLog(cwd=cwd, id=session_id)
     for word in words:
@@ -77,18 +77,18 @@ def test_a_hit_says_where_it_is(store: Store) -> None:
 
 
 def test_what_was_condensed_or_gone_back_from_is_found(store: Store) -> None:
-    log = RawLog(cwd="/work")
+    log = RawLog(cwd="/home/dev")
     log.prompt("the first parser")
     log.answer("ok")
     log.condensed(1, 2)
     log.prompt("a second parser")
     log.add("rewind", parentId=None)
-    log.write(store.root, "/work")
+    log.write(store.root, "/home/dev")
     assert [seq for _, seq in found(store, "parser")] == [1, 4]
 
 
 def test_what_an_answer_voids_is_not_found_any_more(store: Store) -> None:
-    session = store.create("/work", MODEL)
+    session = store.create("/home/dev", MODEL)
     session.append_message(text_message("user", "go"))
     session.append(PartialEntry(content=(PartialBlock(type="text", index=0, text="streamed"),)))
     assert found(store, "streamed") == [(session.id, 2)]
@@ -99,10 +99,10 @@ def test_what_an_answer_voids_is_not_found_any_more(store: Store) -> None:
 
 
 def test_a_hit_that_stands_twice_in_a_log_is_one(store: Store) -> None:
-    log = RawLog(cwd="/work")
+    log = RawLog(cwd="/home/dev")
     log.prompt("parser")
     log.lines.append(log.lines[-1])
-    log.write(store.root, "/work")
+    log.write(store.root, "/home/dev")
     assert len(found(store, "parser")) == 1
 
 

@@ -23,7 +23,7 @@ from awl.conversation import ModelRef, text_message
 from awl.store.files import Store
 root, me, seconds = Path(sys.argv[1]), sys.argv[2], float(sys.argv[3])
 store = Store(root)
-session = store.create("/work", ModelRef("a", "m"))
+session = store.create("/home/dev", ModelRef("a", "m"))
 end, n, slowest = time.monotonic() + seconds, 0, 0.0
 while time.monotonic() < end:
     session.append_message(text_message("user", f"entry-{me}-{n}-end"))
@@ -91,7 +91,7 @@ def test_eight_processes_for_a_minute(tmp_path: Path) -> None:
 def fill(root: Path, sessions: int) -> None:
     store = Store(root)
     for number in range(sessions):
-        session = store.create("/work", ModelRef("a", "m"))
+        session = store.create("/home/dev", ModelRef("a", "m"))
         session.append_many(
             [session.message_entry(text_message("user", f"parser {number} {n}")) for n in range(50)]
         )
@@ -149,7 +149,7 @@ def test_a_process_that_holds_the_write_lock_stops_nobody(tmp_path: Path) -> Non
     try:
         assert held.stdout is not None
         until(held.stdout.readline)
-        session = store.create("/work", ModelRef("a", "m"))
+        session = store.create("/home/dev", ModelRef("a", "m"))
         session.append_message(text_message("user", "a new parser"))
         session.close()
         begun = time.monotonic()

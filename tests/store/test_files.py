@@ -58,7 +58,7 @@ def listed(store: Store, cwd: Path | str | None = None) -> list[str]:
 
 
 def test_where_there_is_nothing_nothing_is_found_and_nothing_made(store: Store) -> None:
-    assert store.latest("/work") is None
+    assert store.latest("/home/dev") is None
     assert store.list().sessions == ()
     assert list(store.logs()) == []
     with pytest.raises(SessionNotFound):
