@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from awl.conversation import Image
+from awl.conversation import Image, parse_input
 from awl.errors import AwlError, MissingExtra
 from awl.providers import Request
 
@@ -23,11 +23,8 @@ def require(module: str, what: str) -> None:
 
 def tool_input(text: str) -> dict[str, Any]:
     """A tool call's input as the object that wires want; what is none is held in one."""
-    try:
-        value = msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError):
-        return {"raw": text}
-    return value if isinstance(value, dict) else {"raw": text}
+    value = parse_input(text) if text.strip() else None
+    return {"raw": text} if value is None else value
 
 
 def tool_arguments(text: str) -> str:
