@@ -1,0 +1,122 @@
+"""What the commands share: settings, the store, and how things are said and printed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from awl.errors import AwlError
+
+if TYPE_CHECKING:
+    from awl.config import Config
+    from awl.index.fulltext import Progress
+    from awl.store.files import Store
+
+
+class InOrder(click.Group):
+    """Help in the order in which the commands were written."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+
+def load_config(cwd: str | None) -> Config:
+    from awl.config import load
+
+    if cwd is None:
+        with contextlib.suppress(FileNotFoundError):  # gone: then it has no settings either
+            cwd = os.getcwd()  # noqa: PTH109
+    return load(os.environ, Path(cwd) if cwd else None)
+
+
+def open_store() -> Store:
+    from awl.config import sessions_dir
+    from awl.store.files import Store
+
+    loaded = load_config(None)
+    for warning in loaded.warnings:
+        say(warning)
+    return Store(sessions_dir(loaded, os.environ))
+
+
+def resolved(store: Store, query: str) -> Path:
+    """The log that is meant; what there is to say of the index is said."""
+    try:
+        return store.resolve(query)
+    finally:
+        say_all(store.notices)
+
+
+def progress() -> Progress | None:
+    """Shows on a terminal how far the index is, if that takes longer than a moment."""
+    if not sys.stderr.isatty():
+        return None
+    import time
+
+    begun = time.monotonic()
+
+    def show(done: int, total: int) -> None:
+        if time.monotonic() - begun > 0.5:
+            share = 100 * done // max(total, 1)
+            end = "\r\x1b[K" if done >= total else ""
+            click.echo(f"\rawl: indexing {share:3} % {end}", nl=False, err=True)
+
+    return show
+
+
+def directory(given: str) -> str:
+    path = Path(given).expanduser()
+    if not path.is_dir():
+        raise AwlError(f"there is no directory {given}")
+    return str(path.absolute())
+
+
+def here(cwd: str | None) -> str:
+    """The directory that is meant; it need not exist any more."""
+    try:
+        return str(Path(cwd).expanduser().absolute()) if cwd else os.getcwd()  # noqa: PTH109
+    except FileNotFoundError:
+        raise AwlError("the current directory was deleted: name one with --cwd DIR") from None
+
+
+def local_time(timestamp: str) -> str:
+    from datetime import datetime
+
+    try:
+        return f"{datetime.fromisoformat(timestamp).astimezone():%Y-%m-%d %H:%M}"
+    except (ValueError, OverflowError, OSError):  # not a time, or one that no clock here can show
+        return timestamp[:16].replace("T", " ").ljust(16)
+
+
+def print_text(text: str) -> None:
+    from awl.printing import safe
+
+    click.echo(safe(text))
+
+
+def print_json(value: Any) -> None:
+    """JSON that is harmless on a terminal too: nothing but ASCII is written."""
+    import json
+
+    import msgspec
+
+    click.echo(json.dumps(msgspec.to_builtins(value), indent=2))
+
+
+def say_all(lines: Iterable[str]) -> None:
+    for line in lines:
+        say(line)
+
+
+def say(text: str) -> None:
+    from awl.printing import safe
+
+    line = safe(text).replace("\n", "␊")
+    with contextlib.suppress(OSError):  # then there is nobody to tell
+        click.echo(f"awl: {line}", err=True)

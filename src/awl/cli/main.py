@@ -1,0 +1,157 @@
+"""The command `awl`, and how it ends."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from awl import __version__
+from awl.cli.common import InOrder, directory, say
+from awl.cli.config import config
+from awl.cli.sessions import sessions
+from awl.cli.talking import LATEST, talk
+from awl.errors import AwlError
+
+EPILOG = """\b
+Examples:
+  awl                                  talk; the session is kept from the first prompt on
+  awl --resume                         go on with the latest session of this directory
+  awl --resume 019dc5ba                go on with that session
+  awl -p "What does this repo do?"     one turn, the answer on stdout
+  git diff | awl -p "Review this"      with something to read
+  awl sessions                         list the sessions of this directory
+"""
+
+
+@click.group(
+    cls=InOrder,
+    invoke_without_command=True,
+    epilog=EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(__version__, prog_name="awl", message="%(prog)s %(version)s")
+@click.option(
+    "--resume",
+    metavar="[ID]",
+    is_flag=False,
+    flag_value=LATEST,
+    default=None,
+    help="Continue the latest session of this directory, or the one with this id, prefix or path.",
+)
+@click.option("-p", "--print", "prompt", metavar="TEXT", help="One turn; print the answer.")
+@click.option(
+    "--output",
+    type=click.Choice(["text", "json", "stream-json"]),
+    default=None,
+    help="With -p: the answer, one JSON object, or one event a line.",
+)
+@click.option("--provider", metavar="NAME", help="Ask this provider.")
+@click.option("--model", metavar="NAME", help="Ask this model: MODEL or PROVIDER/MODEL.")
+@click.option("--system", metavar="TEXT", help="The system text.")
+@click.option("-y", "--yes", is_flag=True, help="Let tools change things without asking.")
+@click.option("--cwd", metavar="DIR", help="Work in DIR instead of the current directory.")
+@click.option(
+    "--max-turns", type=click.IntRange(min=1), metavar="N", help="Answers that one prompt may take."
+)
+@click.option("--no-session", is_flag=True, help="Keep nothing of this conversation.")
+@click.pass_context
+def cli(
+    ctx: click.Context,
+    resume: str | None,
+    prompt: str | None,
+    output: str | None,
+    provider: str | None,
+    model: str | None,
+    system: str | None,
+    yes: bool,
+    cwd: str | None,
+    max_turns: int | None,
+    no_session: bool,
+) -> None:
+    """awl: an AI agent whose conversations cannot be lost.
+
+    Everything that is said is in an append-only log before it counts. Without a command, awl
+    talks; kill it at any moment and `awl --resume` goes on where it stopped.
+    """
+    if ctx.invoked_subcommand is not None:
+        if any(value not in (None, False) for value in ctx.params.values()):
+            raise click.UsageError(f"these options do not go with `{ctx.invoked_subcommand}`")
+        return
+    if output is not None and prompt is None:
+        raise click.UsageError("--output goes with -p TEXT")
+    if no_session and resume is not None:
+        raise click.UsageError("--no-session keeps nothing: it does not go with --resume")
+    from awl.app import Wanted
+
+    wanted = Wanted(
+        provider=provider,
+        model=model,
+        system=system,
+        cwd=None if cwd is None else directory(cwd),
+        max_turns=max_turns,
+        kept=not no_session,
+    )
+    ctx.exit(talk(wanted, resume, prompt, output or "text", yes))
+
+
+cli.add_command(sessions)
+cli.add_command(config)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """The command line. Returns the exit code: 0, 1 for an error, 2 for wrong usage."""
+    _open_standard_streams()
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="backslashreplace")
+    try:
+        code = cli.main(list(arguments), prog_name="awl", standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+        return 2
+    except click.UsageError as error:
+        where = error.ctx.command_path if error.ctx else "awl"
+        say(f"{error.format_message()} (`{where} --help` tells more)")
+        return 2
+    except click.ClickException as error:
+        say(error.format_message())
+        return 1
+    except AwlError as error:
+        say(str(error))
+        return 1
+    except BrokenPipeError:  # whoever read the output has seen enough
+        return 1
+    except OSError as error:
+        where = f": {error.filename}" if error.filename else ""
+        say(f"{error.strerror or error}{where}")
+        return 1
+    except (KeyboardInterrupt, click.Abort):
+        return 130
+    finally:
+        _leave_stdout()
+
+
+def _open_standard_streams() -> None:
+    """Make sure that there are three. Else a log could be opened under the number of one that was
+    closed, and what a library prints would land in it."""
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest free number: this one
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(number, mode))
+
+
+def _leave_stdout() -> None:
+    """Write what is left; where nobody takes it, let Python not complain of that at exit."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

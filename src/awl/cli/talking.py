@@ -1,0 +1,65 @@
+"""Talking: which session is gone on with, and what is sent."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from awl.cli.common import here, load_config, say, say_all
+from awl.errors import AwlError
+
+if TYPE_CHECKING:
+    from awl.app import Wanted
+    from awl.config import Config
+    from awl.index.conversations import Logless
+
+LATEST = "\0"
+"""In the place of an id: the newest session here. No id, and nothing an empty variable gives."""
+
+
+def talk(wanted: Wanted, resume: str | None, prompt: str | None, output: str, yes: bool) -> int:
+    """Talk in the terminal, or play one turn with -p."""
+    from awl import talk
+
+    config = load_config(wanted.cwd)
+    path = None if resume is None else _to_resume(config, wanted, resume)
+    if prompt is not None:
+        text = _with_stdin(prompt)
+        if not text.strip():
+            raise click.UsageError("there is nothing to send: give -p a TEXT, or pipe something in")
+        return talk.once(config, os.environ, wanted, path, text, output, yes=yes)
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise AwlError("a conversation needs a terminal: for one turn, say awl -p TEXT")
+    return talk.terminal(config, os.environ, wanted, path, yes=yes)
+
+
+def _to_resume(config: Config, wanted: Wanted, resume: str) -> Path | Logless | None:
+    """What to go on with; None, said aloud, when this directory has none yet."""
+    from awl.app import open_store
+
+    store = open_store(config, os.environ)
+    if resume != LATEST:
+        try:
+            return store.find(resume)
+        finally:
+            say_all(store.notices)
+    cwd = here(wanted.cwd)
+    listing = store.list(cwd, limit=1)
+    say_all(store.notices)
+    say_all([f"cannot be read: {problem}" for problem in listing.unreadable])
+    found = store.newest(listing)
+    if found is None:
+        say(f"no session of {cwd} yet: starting one")
+    return found
+
+
+def _with_stdin(prompt: str) -> str:
+    """The prompt, and behind it what was piped in."""
+    if sys.stdin is None or sys.stdin.isatty():
+        return prompt
+    piped = sys.stdin.buffer.read().decode("utf-8", "replace").rstrip("\n")
+    return f"{prompt}\n\n{piped}" if piped and prompt else piped or prompt
