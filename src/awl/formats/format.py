@@ -1,0 +1,166 @@
+"""What a format is: how its files are recognised, read and written.
+
+Reading gives `Facts`, which a header is made of, and an iterator of entries in the order of the
+file. The entries have ids (of a `Chain`) and times, but no parents and seqs: each follows the one
+before it, and where the source went back there is a `rewind`. They have no turn either: only what
+awl itself recorded live has one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from awl.conversation import BlobRef
+from awl.entries import Entry
+from awl.state import State
+
+MOST_SHOWN: Final = 20
+"""Damaged lines of one source that are named; the others are counted."""
+
+Keep = Callable[[bytes], BlobRef]
+"""Puts a payload beside the log and gives the reference to it."""
+
+
+def refer(data: bytes) -> BlobRef:
+    """The reference to a payload that is kept nowhere."""
+    return BlobRef(blob=hashlib.sha256(data).hexdigest(), size=len(data))
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A folder in which a program keeps its sessions.
+
+    `below` the folder that the environment variable `variable` names, else below `default` in the
+    home directory.
+    """
+
+    variable: str
+    default: str
+    below: str = ""
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a session as a whole. What a source does not tell is empty.
+
+    `source` is the format's name; `source_id` the session's id over there; `created` as entries
+    have times. `source_path` is the file, or the folder if the session is one.
+    """
+
+    source: str
+    source_id: str = ""
+    source_path: Path
+    cwd: str = ""
+    provider: str = ""
+    model: str = ""
+    created: str = ""
+
+
+class Damaged(msgspec.Struct, frozen=True):
+    """A line, or another part, of a source that could not be read, and its bytes [start, end)."""
+
+    path: Path
+    line: int
+    start: int
+    end: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: line {self.line} (bytes {self.start}-{self.end}): {self.reason}"
+
+
+@dataclass(slots=True)
+class Report:
+    """What did not come over. It is complete when the entries were read to their end.
+
+    `damage` names the first damaged parts, `damaged` counts them all. `left_out` counts what awl
+    has no place for, by a phrase that fits behind a number ("copies of requests").
+    """
+
+    damaged: int = 0
+    damage: list[Damaged] = field(default_factory=list)
+    left_out: Counter[str] = field(default_factory=Counter)
+
+    def add(self, damaged: Damaged) -> None:
+        """Count a damaged part."""
+        self.damaged += 1
+        if len(self.damage) < MOST_SHOWN:
+            self.damage.append(damaged)
+
+    def lines(self) -> list[str]:
+        """The report for a person, a line each."""
+        found = [f"{damaged}; only this is lost" for damaged in self.damage]
+        if self.damaged > len(self.damage):
+            found.append(f"and {self.damaged - len(self.damage)} more damaged lines")
+        found += [f"left out: {count} {what}" for what, count in sorted(self.left_out.items())]
+        return found
+
+
+@dataclass(slots=True)
+class Imported:
+    """A session of another program while it is read.
+
+    `entries` can be walked once. `size` is how many bytes the source has, for progress, and `at`
+    tells how many of them were read.
+    """
+
+    facts: Facts
+    entries: Iterator[Entry]
+    report: Report
+    size: int
+    at: Callable[[], int]
+
+
+@dataclass(slots=True)
+class Source:
+    """A session that is to be written in another format.
+
+    `blob` gives the bytes of a blob and raises `BlobDamaged`. `left_out` is filled while it is
+    written, as in `Report`; `blobs` with the blobs that belong beside the file.
+    """
+
+    state: State
+    blob: Callable[[BlobRef], bytes]
+    left_out: Counter[str] = field(default_factory=Counter)
+    blobs: dict[str, BlobRef] = field(default_factory=dict)
+
+
+@dataclass(slots=True, frozen=True)
+class Format:
+    """Another program's session files.
+
+    Attributes:
+        name: as on the command line.
+        title: the program's name for people.
+        places: where the program keeps its sessions.
+        recognise: whether a file is one of its sessions, by what its head holds.
+        belongs: whether a file is part of another one's session and none by itself.
+        read: the session in a file; payloads are given to `Keep` before the entry that names them.
+        write: the bytes of a file, in pieces; None where awl only reads the format.
+        blobs: the folder beside a written file that its blobs go to; None if it has none.
+        cannot_carry: what a written file cannot hold, for the documentation.
+    """
+
+    name: str
+    title: str
+    recognise: Callable[[Head], bool]
+    read: Callable[[Path, Keep], Imported]
+    places: tuple[Place, ...] = ()
+    belongs: Callable[[Path], bool] = lambda path: False
+    write: Callable[[Source], Iterator[bytes]] | None = None
+    blobs: str | None = None
+    cannot_carry: tuple[str, ...] = ()
+
+
+@dataclass(slots=True, frozen=True)
+class Head:
+    """The beginning of a file: its first bytes, and the JSON objects on its first whole lines."""
+
+    path: Path
+    data: bytes
+    objects: tuple[dict[str, object], ...]

@@ -1,0 +1,86 @@
+"""Finding sessions: what a file is, what a folder holds, where a program keeps its own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from awl.errors import AwlError
+from awl.formats import NAMES, Format, find
+from awl.formats.records import head_of
+
+_SUFFIXES: Final = (".jsonl", ".json", ".jsonl.zst")
+
+
+class NotRecognised(AwlError):
+    """A file is no session of any format that awl knows."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        self.path, self.reason = path, reason
+        super().__init__(f"{path} is no session that awl can import: {reason}")
+
+
+class Found(msgspec.Struct, frozen=True):
+    """A session of another program: its file, and the format's name."""
+
+    path: Path
+    format: str
+
+
+def recognise(path: Path) -> Format:
+    """The format of a file, by its content.
+
+    Raises:
+        NotRecognised: it is of none.
+        OSError: it cannot be read.
+    """
+    head = head_of(path)
+    for name in NAMES:
+        known = find(name)
+        if known.recognise(head):
+            return known
+    if not head.data.strip():
+        raise NotRecognised(path, "it is empty")
+    if not head.data.strip(b"\0"):
+        raise NotRecognised(path, "it holds zero bytes alone")
+    raise NotRecognised(path, "its content is of no format that is known")
+
+
+def sessions_in(folder: Path, only: Format | None = None) -> Iterator[Found | NotRecognised]:
+    """The sessions below a folder, in order of name; and what looks like one and is none.
+
+    With `only`, nothing but sessions of that format. Links to folders are not followed.
+    """
+    for place, folders, files in os.walk(folder):
+        folders.sort()
+        for name in sorted(files):
+            path = Path(place, name)
+            if not name.endswith(_SUFFIXES) or not path.is_file():
+                continue
+            try:
+                found = recognise(path)
+            except NotRecognised as error:
+                if only is None and not any(find(known).belongs(path) for known in NAMES):
+                    yield error
+                continue
+            except (AwlError, OSError) as error:
+                yield NotRecognised(path, str(getattr(error, "strerror", None) or error))
+                continue
+            if (only is None or found == only) and not found.belongs(path):
+                yield Found(path, found.name)
+
+
+def places_of(known: Format, environ: Mapping[str, str], home: Path) -> list[Path]:
+    """The folders in which a program keeps its sessions, as far as they exist."""
+    found = []
+    for place in known.places:
+        named = environ.get(place.variable) if place.variable else None
+        base = Path(named).expanduser() if named else home / place.default
+        folder = base / place.below
+        if folder.is_dir():
+            found.append(folder)
+    return found

@@ -1,0 +1,199 @@
+"""Reading files of JSON lines that another program wrote, whole or damaged, as a stream.
+
+A damaged line costs itself. Memory is bounded by the longest line. Sources are opened for reading
+alone, and their times stay as they are.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import BinaryIO, Final, Generic, TypeVar
+
+import msgspec
+
+from awl.formats.format import Damaged, Head, Report
+from awl.log.line import loads
+from awl.log.scan import BOM
+
+T = TypeVar("T")
+
+LONGEST: Final = 256 << 20
+"""Bytes of a line; a longer one is damage."""
+
+_HEAD: Final = 64 << 10
+_LARGEST_HEAD: Final = 8 << 20
+_MOST_OBJECTS: Final = 32
+
+
+def open_source(path: Path) -> BinaryIO:
+    """Open a source for reading; what is compressed (`.zst`) reads as what it holds.
+
+    Raises:
+        OSError: it cannot be read.
+        NoZstandard: it is compressed and nothing here can read that.
+    """
+    if path.suffix == ".zst":
+        from awl.formats.zst import open_zst  # few sources are
+
+        return open_zst(path)
+    return path.open("rb", buffering=1 << 20)
+
+
+def head_of(path: Path) -> Head:
+    """The beginning of a file: at least its first whole line, if that is not endless.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with open_source(path) as file:
+        data = file.read(_HEAD)
+        while b"\n" not in data and len(data) < _LARGEST_HEAD and (more := file.read(_HEAD)):
+            data += more
+        whole = not file.read(1)
+    lines = data.removeprefix(BOM).split(b"\n")
+    if not whole:
+        lines.pop()
+    objects = []
+    for line in lines:
+        found = lenient(line)
+        if isinstance(found, dict):
+            objects.append(found)
+            if len(objects) == _MOST_OBJECTS:
+                break
+    return Head(path, data, tuple(objects))
+
+
+def lenient(line: bytes) -> object:
+    """What a line says, None where it is no JSON."""
+    try:
+        return msgspec.json.decode(line)
+    except Exception:  # noqa: S110  the tolerant decoder has the last word
+        pass
+    try:
+        return loads(line.decode())
+    except (ValueError, RecursionError):
+        return None
+
+
+class Lines:
+    """The lines of a file, in order, without their newlines. Blank ones are passed over.
+
+    `number`, `start` and `end` are those of the line given last: its number from 1, and its bytes.
+    """
+
+    def __init__(self, path: Path, report: Report, file: BinaryIO | None = None) -> None:
+        self.path = path
+        self.report = report
+        self.number = 0
+        self.start = 0
+        self.end = 0
+        self._file = open_source(path) if file is None else file
+
+    def __iter__(self) -> Iterator[bytes]:
+        with self._file as file:
+            while line := self._next(file):
+                self.number += 1
+                self.start, self.end = self.end, self.end + len(line)
+                if len(line) == LONGEST and not line.endswith(b"\n"):
+                    self._pass_over(file)
+                    continue
+                if self.start == 0:
+                    line = line.removeprefix(BOM)
+                if line := line.strip(b"\r\n \t"):
+                    yield line
+
+    def bad(self, reason: str) -> None:
+        """Report the line given last as damaged."""
+        self.report.add(Damaged(self.path, self.number, self.start, self.end, reason))
+
+    def _next(self, file: BinaryIO) -> bytes:
+        try:
+            return file.readline(LONGEST)
+        except OSError as error:
+            self.number += 1
+            self.start = self.end
+            self.bad(f"cannot be read from here on: {error.strerror or error}")
+            return b""
+
+    def _pass_over(self, file: BinaryIO) -> None:
+        while rest := file.readline(1 << 20):
+            self.end += len(rest)
+            if rest.endswith(b"\n"):
+                break
+        self.bad(f"longer than {LONGEST >> 20} MiB")
+
+
+class Records(Generic[T]):
+    """The records on the lines of a file: each the line's bytes and what it says.
+
+    What the typed decoder refuses is tried leniently; then the record is None, and the object on
+    the line is in `raw`. What is no JSON object is reported.
+    """
+
+    def __init__(self, lines: Lines, kind: type[T]) -> None:
+        self.lines = lines
+        self.raw: dict[str, object] = {}
+        self._decode = msgspec.json.Decoder(kind).decode
+
+    def __iter__(self) -> Iterator[tuple[bytes, T | None]]:
+        decode = self._decode
+        for line in self.lines:
+            try:
+                record = decode(line)
+            except Exception:
+                found = lenient(line)
+                if not isinstance(found, dict):
+                    self.lines.bad(why_bad(line))
+                    continue
+                self.raw = found
+                yield line, None
+                continue
+            yield line, record
+
+
+def why_bad(line: bytes) -> str:
+    """Why a line is no record."""
+    if line.count(0) > len(line) // 2:
+        return "zero bytes"
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return "not UTF-8"
+    return "not a complete JSON object"
+
+
+def size_of(path: Path) -> int:
+    """The size of a file in bytes; 0 where it cannot be told."""
+    try:
+        return os.stat(path).st_size  # noqa: PTH116
+    except OSError:
+        return 0
+
+
+def time_of(given: object) -> str:
+    """A time as entries have it: from ISO 8601, or from seconds or milliseconds since 1970.
+
+    Empty where it is none of these.
+    """
+    if isinstance(given, str):
+        if len(given) == 24 and given[23] == "Z" and given[19] == ".":
+            return given
+        try:
+            return _iso(datetime.fromisoformat(given))
+        except ValueError:
+            return ""
+    if isinstance(given, int | float) and not isinstance(given, bool):
+        try:
+            seconds = given / 1000 if abs(given) > 1e11 else given
+            return _iso(datetime.fromtimestamp(seconds, UTC))
+        except (ValueError, OverflowError, OSError):
+            return ""
+    return ""
+
+
+def _iso(moment: datetime) -> str:
+    moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
