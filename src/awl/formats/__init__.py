@@ -25,7 +25,7 @@ __all__ = [
     "find",
 ]
 
-_MODULES: Final[dict[str, str]] = {}
+_MODULES: Final = {"html": "html", "markdown": "markdown"}
 
 NAMES: Final = tuple(_MODULES)
 """The formats there are, by name."""

@@ -141,6 +141,7 @@ class Format:
         recognise: whether a file is one of its sessions, by what its head holds.
         belongs: whether a file is part of another one's session and none by itself.
         read: the session in a file; payloads are given to `Keep` before the entry that names them.
+            None where awl only writes the format.
         write: the bytes of a file, in pieces; None where awl only reads the format.
         blobs: the folder beside a written file that its blobs go to; None if it has none.
         cannot_carry: what a written file cannot hold, for the documentation.
@@ -148,8 +149,8 @@ class Format:
 
     name: str
     title: str
-    recognise: Callable[[Head], bool]
-    read: Callable[[Path, Keep], Imported]
+    recognise: Callable[[Head], bool] = lambda head: False
+    read: Callable[[Path, Keep], Imported] | None = None
     places: tuple[Place, ...] = ()
     belongs: Callable[[Path], bool] = lambda path: False
     write: Callable[[Source], Iterator[bytes]] | None = None
