@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from awl.errors import ConfigError
+from awl.toml import Key, statements
 
 MAX_BYTES: Final = 1 << 20
 """A configuration file that is larger is refused: it is something else."""
@@ -257,9 +258,6 @@ class _Settings(NamedTuple):
     providers: tuple[ProviderSettings, ...]
 
 
-_Key = tuple[str | int, ...]
-
-
 class _Allowed(NamedTuple):
     """A rule for a value, and the words that state it."""
 
@@ -326,45 +324,65 @@ _TYPE_WORDS: Final[Mapping[type, str]] = {
 }
 
 
+def read_text(path: Path, *, regular_only: bool = False) -> str | None:
+    """What a configuration file holds, to the byte; None when there is none.
+
+    Raises:
+        ConfigError: it cannot be read, is no text, or too large; with `regular_only`, also if it is
+            a pipe or a device.
+    """
+    try:
+        if regular_only and not stat.S_ISREG(path.stat().st_mode):
+            raise ConfigError(f"{path} is not a regular file: remove it", path=path)
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ConfigError(f"{path} cannot be read: {reason}", path=path) from error
+    if len(data) > MAX_BYTES:
+        raise ConfigError(f"{path} is larger than {MAX_BYTES >> 20} MiB", path=path)
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"{path}:{line}: not valid UTF-8", path=path) from error
+
+
+def parse(path: Path, text: str) -> dict[str, Any]:
+    """What the text of a configuration file says.
+
+    Raises:
+        ConfigError: it is not valid TOML; the error names the line.
+    """
+    import tomllib
+
+    text = text.removeprefix("\ufeff")
+    try:
+        return tomllib.loads(text)
+    except RecursionError as error:
+        raise ConfigError(f"{path}: nested too deeply", path=path) from error
+    except ValueError as error:
+        where, what = _toml_fault(str(error), text)
+        raise ConfigError(f"{path}:{where}: not valid TOML: {what}", path=path) from error
+
+
 class _Source:
     """One file while it is read: its table, the lines of its keys, and where warnings go."""
 
     def __init__(self, path: Path, text: str, warnings: list[str]) -> None:
-        import tomllib
-
         self.path, self._warnings = path, warnings
-        self._lines: Callable[[], dict[_Key, int]] = cache(lambda: _key_lines(text))
-        try:
-            self.table = tomllib.loads(text)
-        except RecursionError as error:
-            raise ConfigError(f"{path}: nested too deeply", path=path) from error
-        except ValueError as error:
-            where, what = _toml_fault(str(error), text)
-            raise ConfigError(f"{path}:{where}: not valid TOML: {what}", path=path) from error
+        self._lines: Callable[[], dict[Key, int]] = cache(lambda: _key_lines(text))
+        self.table = parse(path, text)
 
     @classmethod
     def read(cls, path: Path, warnings: list[str], *, regular_only: bool = False) -> _Source | None:
         """The file, or None when there is none. `regular_only` refuses pipes and devices."""
-        try:
-            if regular_only and not stat.S_ISREG(path.stat().st_mode):
-                raise ConfigError(f"{path} is not a regular file: remove it", path=path)
-            with path.open("rb") as file:
-                data = file.read(MAX_BYTES + 1)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except OSError as error:
-            reason = error.strerror or str(error)
-            raise ConfigError(f"{path} cannot be read: {reason}", path=path) from error
-        if len(data) > MAX_BYTES:
-            raise ConfigError(f"{path} is larger than {MAX_BYTES >> 20} MiB", path=path)
-        try:
-            text = data.decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            line = data.count(b"\n", 0, error.start) + 1
-            raise ConfigError(f"{path}:{line}: not valid UTF-8", path=path) from error
-        return cls(path, text, warnings)
+        text = read_text(path, regular_only=regular_only)
+        return None if text is None else cls(path, text, warnings)
 
-    def place(self, key: _Key) -> str:
+    def place(self, key: Key) -> str:
         """`file:line` of a key, or of the nearest table around it that has a line of its own."""
         lines = self._lines()
         for length in range(len(key), 0, -1):
@@ -372,19 +390,19 @@ class _Source:
                 return f"{self.path}:{lines[key[:length]]}"
         return str(self.path)
 
-    def wrong(self, key: _Key, value: object, words: str) -> ConfigError:
+    def wrong(self, key: Key, value: object, words: str) -> ConfigError:
         """The error for a value that is not allowed."""
         return self.refused(key, f"is {_show(value)}: it {words}")
 
-    def refused(self, key: _Key, words: str) -> ConfigError:
+    def refused(self, key: Key, words: str) -> ConfigError:
         """An error about a key that does not repeat its value."""
         name = _name(key)
         return ConfigError(f"{self.place(key)}: {name} {words}", path=self.path, key=name)
 
-    def warn(self, key: _Key, words: str) -> None:
+    def warn(self, key: Key, words: str) -> None:
         self._warnings.append(f"{self.place(key)}: {_name(key)} {words}")
 
-    def warn_unknown(self, key: _Key, known: tuple[str, ...]) -> None:
+    def warn_unknown(self, key: Key, known: tuple[str, ...]) -> None:
         import difflib
 
         near = difflib.get_close_matches(str(key[-1]), known, 1)
@@ -399,7 +417,7 @@ class _Source:
         return value
 
     def values(
-        self, table: Mapping[str, Any], key: _Key, defaults: msgspec.Struct, tables: int = 0
+        self, table: Mapping[str, Any], key: Key, defaults: msgspec.Struct, tables: int = 0
     ) -> dict[str, Any]:
         """The settings in `table` that the struct of `defaults` has, checked.
 
@@ -495,7 +513,7 @@ def _providers(source: _Source, environ: Mapping[str, str]) -> tuple[ProviderSet
 
 
 def _provider(
-    source: _Source, key: _Key, table: Mapping[str, Any], environ: Mapping[str, str]
+    source: _Source, key: Key, table: Mapping[str, Any], environ: Mapping[str, str]
 ) -> ProviderSettings:
     """One `[[llm.providers]]`, with what its type implies filled in."""
     # Both may hold a secret by mistake, so what they hold is not repeated in the error.
@@ -551,56 +569,19 @@ def _same_file(first: Path, second: Path) -> bool:
 
 # --- lines ----------------------------------------------------------------------------------------
 
-_PART = r"""(?:[A-Za-z0-9_-]+|"(?:[^"\\]|\\.)*"|'[^']*')"""
-_DOTTED = rf"{_PART}(?:[ \t]*\.[ \t]*{_PART})*"
-_HEADER = re.compile(rf"[ \t]*(\[\[?)[ \t]*({_DOTTED})[ \t]*\]")
-_SETTING = re.compile(rf"[ \t]*({_DOTTED})[ \t]*=[ \t]*(.*)")
 
-
-def _key_lines(text: str) -> dict[_Key, int]:
-    """The line of each key and table header, for messages: tomllib does not tell.
+def _key_lines(text: str) -> dict[Key, int]:
+    """The line of each key and table, for messages.
 
     Keys within inline tables are not found; they are reported with the line of the table.
     """
-    lines: dict[_Key, int] = {}
-    arrays: dict[_Key, int] = {}  # array of tables -> index of its newest element
-    table: _Key = ()
-    closing = ""  # the quotes that end the multi-line string we are in
-    for number, line in enumerate(text.split("\n"), 1):
-        if closing:
-            closing = "" if closing in line else closing
-        elif header := _HEADER.match(line):
-            table = ()
-            parts = _parts(header[2])
-            for position, part in enumerate(parts, 1):
-                table = (*table, part)
-                lines.setdefault(table, number)
-                if header[1] == "[[" and position == len(parts):
-                    arrays[table] = arrays.get(table, -1) + 1
-                if table in arrays:
-                    table = (*table, arrays[table])
-                    lines.setdefault(table, number)
-        elif setting := _SETTING.match(line):
-            key = table
-            for part in _parts(setting[1]):
-                key = (*key, part)
-                lines.setdefault(key, number)
-            quotes = setting[2][:3]
-            if quotes in ('"""', "'''") and quotes not in setting[2][3:]:
-                closing = quotes
+    lines: dict[Key, int] = {}
+    number, at = 1, 0
+    for found in statements(text):
+        number, at = number + text.count("\n", at, found.start), found.start
+        for length in range(1, len(found.key) + 1):
+            lines.setdefault(found.key[:length], number)
     return lines
-
-
-def _parts(dotted: str) -> list[str]:
-    import tomllib
-
-    parts: list[str] = []
-    for part in re.findall(_PART, dotted):
-        try:
-            parts.append(next(iter(tomllib.loads(f"{part}=0"))))
-        except tomllib.TOMLDecodeError:
-            parts.append(part)
-    return parts
 
 
 def _toml_fault(message: str, text: str) -> tuple[int, str]:
@@ -648,7 +629,30 @@ def render(config: Config) -> str:
     return f"# read from {where}\n\n" + "\n".join(_tables(config, commented=False))
 
 
+def default_settings() -> dict[tuple[str, ...], dict[str, tuple[object, str]]]:
+    """For each table but the providers', its settings: by name, the default and the line of it."""
+    return {
+        tuple(title.split(".")): {
+            name: (getattr(struct, name), row)
+            for name, row in _rows(title, struct, names, commented=True).items()
+        }
+        for title, struct, names in _sections(Config())
+    }
+
+
+def default_providers() -> list[str]:
+    """The tables of the providers that are there without a configuration."""
+    return [*_provider_tables(Config(), commented=True)]
+
+
 def _tables(config: Config, *, commented: bool) -> Iterator[str]:
+    for title, struct, names in _sections(config):
+        yield _table(f"[{title}]", _rows(title, struct, names, commented=commented))
+    yield from _provider_tables(config, commented=commented)
+
+
+def _sections(config: Config) -> Iterator[tuple[str, msgspec.Struct, tuple[str, ...]]]:
+    """The tables but the providers': title, values, and the names of those that are no tables."""
     session = config.session
     sections: tuple[tuple[str, msgspec.Struct, int], ...] = (
         ("session", session, 2),
@@ -657,8 +661,10 @@ def _tables(config: Config, *, commented: bool) -> Iterator[str]:
         ("agent", config.agent, 0),
     )
     for title, struct, tables in sections:
-        names = struct.__struct_fields__[: len(struct.__struct_fields__) - tables]
-        yield _table(f"[{title}]", title, struct, names, commented)
+        yield title, struct, struct.__struct_fields__[: len(struct.__struct_fields__) - tables]
+
+
+def _provider_tables(config: Config, *, commented: bool) -> Iterator[str]:
     for number, provider in enumerate(config.providers):
         # Of a provider, what differs from the plain case says all; the first also shows the rest.
         first = commented and number == 0
@@ -668,18 +674,23 @@ def _tables(config: Config, *, commented: bool) -> Iterator[str]:
             for name in provider.__struct_fields__
             if getattr(provider, name) != getattr(plain, name) or first
         )
-        yield _table("[[llm.providers]]", "llm.providers", provider, names, first)
+        rows = _rows("llm.providers", provider, names, commented=first)
+        yield _table("[[llm.providers]]", rows)
 
 
-def _table(
-    header: str, title: str, struct: msgspec.Struct, names: tuple[str, ...], commented: bool
-) -> str:
-    rows = [header]
+def _table(header: str, rows: Mapping[str, str]) -> str:
+    return "\n".join((header, *rows.values())) + "\n"
+
+
+def _rows(
+    title: str, struct: msgspec.Struct, names: tuple[str, ...], *, commented: bool
+) -> dict[str, str]:
+    rows = {}
     for name in names:
         row = f"{name} = {_show(getattr(struct, name))}"
         comment = _COMMENTS.get(f"{title}.{name}")
-        rows.append(f"{row:<40}  # {comment}" if commented and comment else row)
-    return "\n".join(rows) + "\n"
+        rows[name] = f"{row:<40}  # {comment}" if commented and comment else row
+    return rows
 
 
 def _show(value: object) -> str:
@@ -701,7 +712,7 @@ def _quote(text: str) -> str:
     return re.sub("[\x7f-\x9f\u2028\u2029]", lambda found: f"\\u{ord(found[0]):04x}", quoted)
 
 
-def _name(key: _Key) -> str:
+def _name(key: Key) -> str:
     """A key as TOML writes it: `session.condense.threshold`, `llm.providers[0].type`."""
     name = ""
     for part in key:

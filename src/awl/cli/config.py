@@ -6,7 +6,7 @@ import os
 
 import click
 
-from awl.cli.common import InOrder, load_config, print_text
+from awl.cli.common import InOrder, load_config, print_text, say
 from awl.errors import AwlError
 
 
@@ -18,6 +18,7 @@ def config() -> None:
     Examples:
       awl config init                 write a file with every setting
       awl config show                 what holds now
+      awl config migrate --dry-run    what this file lacks
     """
 
 
@@ -75,3 +76,38 @@ def config_init(force: bool) -> None:
     finally:
         os.close(out)
     print_text(str(path))
+
+
+@config.command("migrate")
+@click.option("--dry-run", is_flag=True, help="Show what would be added, and change nothing.")
+def config_migrate(dry_run: bool) -> None:
+    """Add the settings that the configuration file lacks, with their defaults.
+
+    Nothing else of it changes: comments, order and spelling stay as they are. The file as it was
+    is kept beside it as .bak, and what was added is shown as a diff. Nothing that awl does changes
+    with it.
+
+    \b
+    Examples:
+      awl config migrate --dry-run
+      awl config migrate
+    """
+    migrate(dry_run)
+
+
+def migrate(dry_run: bool = False) -> None:
+    """Migrate the configuration file, and say what was done."""
+    from awl.config import config_path as find
+    from awl.migrate import migrate as migrated
+
+    done = migrated(find(os.environ), dry_run=dry_run)
+    for line in done.diff():
+        print_text(line)
+    if not done.added:
+        say(f"{done.path} lacks nothing")
+        return
+    count = f"{len(done.added)} setting{'' if len(done.added) == 1 else 's'}"
+    if done.backup is None:
+        say(f"{done.path} lacks {count}; nothing was written")
+    else:
+        say(f"{count} added to {done.path}; the file as it was is {done.backup}")

@@ -10,7 +10,7 @@ import click
 
 from awl import __version__
 from awl.cli.common import InOrder, directory, say
-from awl.cli.config import config
+from awl.cli.config import config, migrate
 from awl.cli.sessions import sessions
 from awl.cli.talking import LATEST, talk
 from awl.errors import AwlError
@@ -57,6 +57,7 @@ Examples:
     "--max-turns", type=click.IntRange(min=1), metavar="N", help="Answers that one prompt may take."
 )
 @click.option("--no-session", is_flag=True, help="Keep nothing of this conversation.")
+@click.option("--migrate-config", is_flag=True, help="The same as `awl config migrate`.")
 @click.pass_context
 def cli(
     ctx: click.Context,
@@ -70,6 +71,7 @@ def cli(
     cwd: str | None,
     max_turns: int | None,
     no_session: bool,
+    migrate_config: bool,
 ) -> None:
     """awl: an AI agent whose conversations cannot be lost.
 
@@ -79,6 +81,11 @@ def cli(
     if ctx.invoked_subcommand is not None:
         if any(value not in (None, False) for value in ctx.params.values()):
             raise click.UsageError(f"these options do not go with `{ctx.invoked_subcommand}`")
+        return
+    if migrate_config:
+        if sum(value not in (None, False) for value in ctx.params.values()) > 1:
+            raise click.UsageError("--migrate-config goes alone")
+        migrate()
         return
     if output is not None and prompt is None:
         raise click.UsageError("--output goes with -p TEXT")
