@@ -25,7 +25,7 @@ __all__ = [
     "find",
 ]
 
-_MODULES: Final = {"html": "html", "markdown": "markdown"}
+_MODULES: Final = {"html": "html", "markdown": "markdown", "zeph": "zeph"}
 
 NAMES: Final = tuple(_MODULES)
 """The formats there are, by name."""

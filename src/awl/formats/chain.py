@@ -21,6 +21,9 @@ class Chain:
 
     The ids depend on the source's id and on the order alone, so that a source which is read again
     gives the same entries. None is drawn twice.
+
+    Attributes:
+        count: how many were drawn, which is the number of the entry drawn last.
     """
 
     def __init__(self, source_id: str, *, keep: bool = False) -> None:
@@ -32,9 +35,11 @@ class Chain:
         self._named: dict[str, str] = {}
         self._used: set[str] | None = set() if keep else None
         self._at: str | None = None
+        self.count = 0
 
     def draw(self, key: str | None = None) -> str:
         """The id of the next entry; `key` is its name in the source, for jumps back to it."""
+        self.count += 1
         self._at = self._kept(key) or self._drawn()
         if key is not None:
             self._named[key] = self._at
@@ -56,6 +61,7 @@ class Chain:
         if to == self._at:
             return None
         self._at = to
+        self.count += 1
         return RewindEntry(id=self._drawn(), parent_id=to, timestamp=timestamp)
 
     def _kept(self, key: str | None) -> str | None:

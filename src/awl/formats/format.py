@@ -3,7 +3,9 @@
 Reading gives `Facts`, which a header is made of, and an iterator of entries in the order of the
 file. The entries have ids (of a `Chain`) and times, but no parents and seqs: each follows the one
 before it, and where the source went back there is a `rewind`. They have no turn either: only what
-awl itself recorded live has one.
+awl itself recorded live has one. Where an entry names others by seq (a condensation, a compaction,
+a fork point), it names them by their number among the entries of the source, from 1; 0 is the
+`import` entry before them all.
 """
 
 from __future__ import annotations

@@ -6,19 +6,21 @@ alone, and their times stay as they are.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import BinaryIO, Final, Generic, TypeVar
+from types import NoneType, UnionType
+from typing import Any, BinaryIO, Final, Generic, TypeVar, Union, get_args, get_origin
 
 import msgspec
 
 from awl.formats.format import Damaged, Head, Report
-from awl.log.line import loads
+from awl.log.line import loads, without_lone_surrogates
 from awl.log.scan import BOM
 
-T = TypeVar("T")
+T = TypeVar("T", bound=msgspec.Struct)
 
 LONGEST: Final = 256 << 20
 """Bytes of a line; a longer one is damage."""
@@ -129,13 +131,13 @@ class Lines:
 class Records(Generic[T]):
     """The records on the lines of a file: each the line's bytes and what it says.
 
-    What the typed decoder refuses is tried leniently; then the record is None, and the object on
-    the line is in `raw`. What is no JSON object is reported.
+    What the typed decoder refuses is read field by field; a record is None where even that fails.
+    What is no JSON object is reported and passed over.
     """
 
     def __init__(self, lines: Lines, kind: type[T]) -> None:
         self.lines = lines
-        self.raw: dict[str, object] = {}
+        self._kind = kind
         self._decode = msgspec.json.Decoder(kind).decode
 
     def __iter__(self) -> Iterator[tuple[bytes, T | None]]:
@@ -144,14 +146,57 @@ class Records(Generic[T]):
             try:
                 record = decode(line)
             except Exception:
-                found = lenient(line)
-                if not isinstance(found, dict):
-                    self.lines.bad(why_bad(line))
-                    continue
-                self.raw = found
-                yield line, None
+                yield from self._tolerant(line)
                 continue
             yield line, record
+
+    def _tolerant(self, line: bytes) -> Iterator[tuple[bytes, T | None]]:
+        with contextlib.suppress(Exception):
+            line = without_lone_surrogates(line.decode()).encode()
+            yield line, self._decode(line)
+            return
+        found = lenient(line)
+        if isinstance(found, dict):
+            yield line, salvage(found, self._kind)
+        else:
+            self.lines.bad(why_bad(line))
+
+
+def salvage(found: dict[str, Any], kind: type[T]) -> T | None:
+    """A struct from an object, as much of it as fits; None where a required field does not."""
+    given = {}
+    for field in msgspec.structs.fields(kind):
+        value = found.get(field.encode_name)
+        if value is None:
+            continue
+        fitting = _fitting(value, field.type)
+        if fitting is not None:
+            given[field.name] = fitting
+    try:
+        return kind(**given)
+    except TypeError:
+        return None
+
+
+def _fitting(value: Any, kind: Any) -> Any:
+    """A value as a field of this type takes it; None where it does not fit."""
+    options = (
+        get_args(kind) if isinstance(kind, UnionType) or get_origin(kind) is Union else (kind,)
+    )
+    for option in options:
+        if option is msgspec.Raw:
+            return msgspec.Raw(msgspec.json.encode(value))
+        if isinstance(option, type) and issubclass(option, msgspec.Struct):
+            struct: Any = salvage(value, option) if isinstance(value, dict) else None
+            if struct is not None:
+                return struct
+        elif get_origin(option) is list and isinstance(value, list):
+            items = (_fitting(item, get_args(option)[0]) for item in value)
+            return [item for item in items if item is not None]
+        elif option is not NoneType:
+            with contextlib.suppress(msgspec.ValidationError, TypeError):
+                return msgspec.convert(value, option, strict=False)
+    return None
 
 
 def why_bad(line: bytes) -> str:

@@ -216,8 +216,12 @@ def loads(text: str) -> Any:
         ValueError: it is no JSON.
         RecursionError: it is nested too deeply.
     """
-    text = _ESCAPE.sub(lambda escape: "\\ufffd" if escape["lone"] else escape[0], text)
-    return json.loads(text, parse_int=_integer)
+    return json.loads(without_lone_surrogates(text), parse_int=_integer)
+
+
+def without_lone_surrogates(text: str) -> str:
+    """A JSON text with U+FFFD in place of each lone surrogate that it escapes."""
+    return _ESCAPE.sub(lambda escape: "\\ufffd" if escape["lone"] else escape[0], text)
 
 
 def _integer(digits: str) -> int | float:
