@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from formats.counting import JSON
 from test_view import assert_accepted, check
 
 from awl.conversation import ModelRef, text_message
@@ -22,7 +23,6 @@ from awl.show import Range, as_json
 from awl.state import State
 from awl.store.importing import Strung
 from awl.view import view
-from formats.counting import JSON
 
 DATA = Path(__file__).parent.parent / "data" / "formats"
 
@@ -51,6 +51,7 @@ class Landed:
 
 def land(source: Path, known: Format, root: Path) -> Landed:
     """Read a source into a log below `root`; neither its bytes nor its times change."""
+    assert known.read is not None
     before = [(file, file.read_bytes(), file.stat().st_mtime_ns) for file in _files(source)]
     header = new_header(str(root), ModelRef("x", "y"))
     log = log_path(root, str(root), header.timestamp, header.id)
