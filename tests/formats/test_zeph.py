@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from formats.counting import JSON, Counts, count_awl, lines_of
+from formats.landing import assert_sound, given, land
 
 from awl.conversation import ToolResult, ToolUse
 from awl.entries import (
@@ -23,8 +25,6 @@ from awl.entries import (
 from awl.formats import Source, find
 from awl.log.blobs import Blobs
 from awl.replay import read
-from formats.counting import JSON, Counts, count_awl, lines_of
-from formats.landing import assert_sound, given, land
 
 ZEPH = find("zeph")
 PICTURE = b"\x89PNG\r\n\x1a\nnot much of a picture"
