@@ -35,7 +35,8 @@ from awl.log.scan import BLOCK, read_at
 from awl.printing import one_line
 from awl.replay import check_first_line, damage_notices, read
 from awl.state import entry_type
-from awl.store.files import describe
+from awl.store.files import SessionInfo, Store, describe
+from awl.tree import Node, children_of, tree
 
 _WIDTH = 100
 
@@ -110,6 +111,24 @@ def print_session(path: Path, asked: Range, *, lines: int) -> None:
         console.print(words(notice, "yellow"))
     items = (item for item in history(state) if asked.holds(item.seq))
     print_history(items, console, lines=lines)
+
+
+class TreeView(msgspec.Struct, frozen=True):
+    """A session, its last entry, its branches, and what is damaged in it, a line each."""
+
+    session: SessionInfo
+    damage: tuple[str, ...]
+    leaf: str | None
+    nodes: tuple[Node, ...]
+
+
+def tree_of(path: Path, store: Store) -> TreeView:
+    """The branches of a session, with the sessions that were forked from it."""
+    state = read(path)
+    info = describe(path, state, store.number_of(path))
+    forks = children_of(info.id, store.list().sessions)
+    damage = tuple(damage_notices(path, state))
+    return TreeView(info, damage, state.leaf_id, tuple(tree(state, forks)))
 
 
 def raw_lines(path: Path) -> Iterator[bytes]:

@@ -235,3 +235,36 @@ def resume(session_id: str, print_only: bool) -> None:
             print_text(line.decode("utf-8", "replace").removesuffix("\n"))
         else:
             sys.stdout.buffer.write(line)
+
+
+@sessions.command()
+@click.argument("session_id", metavar="ID")
+@click.option("--json", "as_json", is_flag=True, help="For programs: every branch in full.")
+def tree(session_id: str, as_json: bool) -> None:
+    """Show the branches of a session: what was gone back from, and what was said instead.
+
+    A branch that was left hangs where it was left; the current path stands at the left and ends
+    in the last row. In a conversation, `/rewind ID` goes back to any entry.
+
+    \b
+    Examples:
+      awl sessions tree 019dc5ba
+      awl sessions tree 019dc5ba --json | jq '.nodes[] | select(.kind == "prompt") | .text'
+    """
+    from awl import show as shown
+    from awl.tree import drawn
+
+    store = open_store()
+    path = resolved(store, session_id)
+    found = shown.tree_of(path, store)
+    say_all([*store.notices, *found.damage])
+    if as_json:
+        print_json(found)
+        return
+    parent = found.session.forked_from
+    names = [one.session_id for one in found.nodes if one.session_id]
+    short = store.short_ids([found.session.id, *names, *([parent.session_id] if parent else [])])
+    of = f"  fork of {short[parent.session_id]} at {parent.seq}" if parent else ""
+    print_text(f"{short[found.session.id]}{of}  {found.session.title}".replace("\n", "␊"))
+    for line in drawn(found.nodes, short):
+        print_text(line)
