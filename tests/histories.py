@@ -42,6 +42,7 @@ from awl.entries import (
     ImportEntry,
     LoggedMessage,
     MessageEntry,
+    NoteEntry,
     PartialBlock,
     PartialEntry,
     Summary,
@@ -78,7 +79,7 @@ TEXTS = st.sampled_from(
     )
 )
 TALK = ("prompt", "answer", "tools", "tools", "partial", "switch", "system", "late")
-NAMING = ("title", "label", "cwd", "import", "end")
+NAMING = ("title", "label", "cwd", "import", "note", "end")
 JUMPS = ("rewind", "condense", "compact")
 ACCIDENTS = ("kill", "damage", "reopen")
 
@@ -238,6 +239,9 @@ class Story:
 
     def _cwd(self, n: int, text: str) -> None:
         self.append(CwdChangeEntry(cwd=f"/home/dev/{n % 3}"))
+
+    def _note(self, n: int, text: str) -> None:
+        self.append(NoteEntry(kind="other:note", text=text, record={"n": n}))
 
     def _import(self, n: int, text: str) -> None:
         messages = (ImportedText("user", text),)

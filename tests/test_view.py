@@ -186,7 +186,7 @@ WIRES = {"anthropic": "anthropic", "openai": "responses", "local": "chat"}
 
 
 @examples(200)
-@given(histories(*TALK, *TALK, *JUMPS, *ACCIDENTS, "import", most=18))
+@given(histories(*TALK, *TALK, *JUMPS, *ACCIDENTS, "import", "note", most=18))
 def test_the_view_is_valid_for_every_model_whatever_happened(steps: list[Step]) -> None:
     with story() as told:
         told.play(steps)
@@ -198,7 +198,7 @@ def test_the_view_is_valid_for_every_model_whatever_happened(steps: list[Step]) 
 
 
 @examples(150)
-@given(histories(*TALK, *TALK, *JUMPS, *ACCIDENTS, "import", most=18))
+@given(histories(*TALK, *TALK, *JUMPS, *ACCIDENTS, "import", "note", most=18))
 def test_the_next_prompt_is_accepted_on_every_wire_whatever_happened(steps: list[Step]) -> None:
     with story() as told:
         told.play([*steps, ("prompt", 1, "Hello")])

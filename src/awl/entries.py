@@ -259,6 +259,19 @@ class ImportEntry(EntryBase, frozen=True, kw_only=True, tag="import"):
     messages: tuple[ImportedText, ...] = ()
 
 
+class NoteEntry(EntryBase, frozen=True, kw_only=True, tag="note"):
+    """What a model is told on the user's side although no person said it to it: in another program,
+    a command that the person ran, a message of an extension.
+
+    `kind` is the program's name and its name for this, `record` what it had on file.
+    """
+
+    kind: str
+    text: str
+    images: tuple[Image, ...] = ()
+    record: Any = None
+
+
 EndReason = Literal["user_quit", "switched", "idle_ttl", "shutdown", "error"]
 
 
@@ -289,6 +302,7 @@ KnownEntry = (
     | TitleEntry
     | LabelEntry
     | ImportEntry
+    | NoteEntry
     | EndEntry
 )
 Entry = KnownEntry | UnknownEntry

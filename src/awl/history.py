@@ -24,6 +24,7 @@ from awl.entries import (
     ImportEntry,
     MessageEntry,
     ModelChangeEntry,
+    NoteEntry,
     PartialEntry,
     RewindEntry,
     TitleEntry,
@@ -131,6 +132,8 @@ class _History:
                 self._divide(position, entry, f"switched to {entry.provider}/{entry.model}")
             case ForkPointEntry():
                 self._divide(position, entry, f"forked at {entry.at} as {entry.new_session_id}")
+            case NoteEntry():
+                self._divide(position, entry, f"told the model: {entry.kind}", entry.text)
             case ImportEntry():
                 detail = import_text(entry) if entry.source == "legacy" else ""
                 self._divide(

@@ -23,6 +23,7 @@ from awl.entries import (
     LabelEntry,
     MessageEntry,
     ModelChangeEntry,
+    NoteEntry,
     PartialEntry,
     TitleEntry,
     ToolCallEntry,
@@ -198,6 +199,8 @@ def _said(entry: Entry) -> str:
             return f"{entry.target_id} {entry.label}"
         case ImportEntry():
             return f"{entry.source} {entry.message_count} messages"
+        case NoteEntry():
+            return f"{entry.kind} {entry.text}"
         case CwdChangeEntry():
             return entry.cwd
         case EndEntry():

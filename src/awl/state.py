@@ -43,6 +43,7 @@ from awl.entries import (
     LoggedMessage,
     MessageEntry,
     ModelChangeEntry,
+    NoteEntry,
     PartialBlock,
     PartialEntry,
     RewindEntry,
@@ -104,7 +105,7 @@ class Call:
         )
 
 
-ItemKind = Literal["message", "partial", "summary", "import", "gap"]
+ItemKind = Literal["message", "partial", "summary", "import", "gap", "note"]
 
 
 @dataclass(slots=True, frozen=True)
@@ -437,6 +438,9 @@ class State:
         elif isinstance(entry, ImportEntry) and entry.source == "legacy":
             message = text_message("system", import_text(entry))
             path.items.append(Item("import", message, position, seq, path.asked))
+        elif isinstance(entry, NoteEntry):
+            said = Message("user", (Text(text=entry.text), *entry.images))
+            path.items.append(Item("note", said, position, seq, path.asked))
 
     def _condensation(self, path: _Path, seq: int) -> int | None:
         """The position of the condensation that replaces this seq."""
@@ -617,7 +621,7 @@ class State:
         if path.partials or any(call.until is None for call in path.open_calls):
             return True
         for item in reversed(path.items):
-            if item.message.role != "system":
+            if item.message.role != "system" and item.kind != "note":
                 finished = item.message.role == "assistant" and not item.cut_short
                 return not finished
         return False

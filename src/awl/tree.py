@@ -17,6 +17,7 @@ from awl.entries import (
     Entry,
     ImportEntry,
     MessageEntry,
+    NoteEntry,
     RewindEntry,
     TitleEntry,
     UnknownEntry,
@@ -220,7 +221,7 @@ def _said(
             return "entries", f"imported from {entry.source or 'elsewhere'}"
         case TitleEntry():
             return "entries", f"named: {entry.title}"
-        case UnknownEntry():
+        case UnknownEntry() | NoteEntry():
             return "entries", entry.kind
     return "entries", entry_type(entry)
 

@@ -42,6 +42,7 @@ from awl.entries import (
     LoggedMessage,
     MessageEntry,
     ModelChangeEntry,
+    NoteEntry,
     PartialBlock,
     PartialEntry,
     RewindEntry,
@@ -228,6 +229,13 @@ ENTRIES: list[Header | Entry] = [
     ),
     ImportEntry(**stamped(18), source="claude-code", through="uuid", message_count=0),
     EndEntry(**stamped(19), reason="user_quit"),
+    NoteEntry(
+        **stamped(19),
+        kind="pi:bashExecution",
+        text="Ran `ls`",
+        images=(Image(mime_type="image/png", blob=BlobRef(blob="ab" * 32, size=3)),),
+        record={"role": "bashExecution", "exitCode": None},
+    ),
     UnknownEntry(
         **stamped(20),
         kind="bookmark",

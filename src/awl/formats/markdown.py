@@ -23,6 +23,7 @@ from awl.entries import (
     ImportEntry,
     MessageEntry,
     ModelChangeEntry,
+    NoteEntry,
     PartialEntry,
     RewindEntry,
     TitleEntry,
@@ -104,6 +105,8 @@ def _entry(entry: Entry, seq: int, position: int, mark: str, results: _Results) 
             )
         case ImportEntry():
             yield f"*Imported from {_escaped(entry.source)}.*\n\n"
+        case NoteEntry():
+            yield _folded(f"told the model: {one_line(entry.kind, _LINE)}", _fence(entry.text))
         case UnknownEntry():
             raw = msgspec.json.format(msgspec.json.encode(entry.raw)).decode()
             yield _folded(f"an entry of type {one_line(entry.kind, _LINE)}", _fence(raw))

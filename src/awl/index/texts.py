@@ -24,6 +24,7 @@ from awl.entries import (
     LabelEntry,
     LoggedMessage,
     MessageEntry,
+    NoteEntry,
     PartialEntry,
     RewindEntry,
     TitleEntry,
@@ -227,6 +228,8 @@ def _said(entry: Entry) -> tuple[str, str] | None:
             return "summary", summary_text(summary)
         case ImportEntry(messages=messages) if messages:
             return "import", import_text(entry)
+        case NoteEntry(text=text):
+            return "note", text
     return None
 
 

@@ -355,6 +355,7 @@
         case "forkPoint": return event(entry, `forked at ${log.at} as ${log.newSessionId}`);
         case "import": return event(entry, `imported from ${log.source}: ${log.messageCount} messages`,
           (log.messages || []).map((said) => `**${said.role}**: ${said.text}`).join("\n\n"));
+        case "note": return event(entry, `told the model: ${log.kind}`, log.text);
         case "end": return event(entry, `closed: ${log.reason}`);
         default: return event(entry, `${log.type}`, "```\n" + JSON.stringify(log, null, 2) + "\n```");
       }
