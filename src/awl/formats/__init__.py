@@ -25,7 +25,12 @@ __all__ = [
     "find",
 ]
 
-_MODULES: Final = {"html": "html", "markdown": "markdown", "zeph": "zeph"}
+_MODULES: Final = {
+    "html": "html",
+    "markdown": "markdown",
+    "pi": "pi",
+    "zeph": "zeph",
+}
 
 NAMES: Final = tuple(_MODULES)
 """The formats there are, by name."""

@@ -32,9 +32,11 @@ class Chain:
         # An odd step goes through all 2^32 ids before one comes again.
         self._step = int.from_bytes(digest[:4], "big") | 1
         self._next = int.from_bytes(digest[4:8], "big")
-        self._named: dict[str, str] = {}
+        self._ids: dict[str, str] = {}
+        self._numbers: dict[str, int] = {}
         self._used: set[str] | None = set() if keep else None
-        self._at: str | None = None
+        self._at: str | None = None  # the id of the entry that the next one follows
+        self._jumps: list[tuple[int, int]] = []
         self.count = 0
 
     def draw(self, key: str | None = None) -> str:
@@ -42,27 +44,42 @@ class Chain:
         self.count += 1
         self._at = self._kept(key) or self._drawn()
         if key is not None:
-            self._named[key] = self._at
+            self.call(key)
         return self._at
 
-    def also(self, key: str) -> None:
+    def call(self, key: str) -> None:
         """Give the entry drawn last one more name."""
         if self._at is not None:
-            self._named[key] = self._at
+            self._ids[key], self._numbers[key] = self._at, self.count
 
     def id_of(self, key: str) -> str | None:
         """The id of the entry that has this name."""
-        return self._named.get(key)
+        return self._ids.get(key)
+
+    def number_of(self, key: str) -> int | None:
+        """The number of the entry that has this name."""
+        return self._numbers.get(key)
 
     def jump(self, parent: str | None, timestamp: str) -> RewindEntry | None:
         """What goes back to an entry by its name (None: to before everything); None if the next
         entry follows it anyway. A name that is not known (its line is damaged) leads nowhere."""
-        to = None if parent is None else self._named.get(parent, self._at)
+        to = None if parent is None else self._ids.get(parent, self._at)
         if to == self._at:
             return None
         self._at = to
         self.count += 1
+        self._jumps.append((self.count, 0 if parent is None else self._numbers[parent]))
         return RewindEntry(id=self._drawn(), parent_id=to, timestamp=timestamp)
+
+    def on_path(self, number: int) -> bool:
+        """Whether an entry is on the path that the entry drawn last ends."""
+        at = self.count
+        for jump, to in reversed(self._jumps):
+            if jump <= at:
+                if number >= jump:
+                    break
+                at = to
+        return number <= at
 
     def _kept(self, key: str | None) -> str | None:
         if self._used is None or key is None or key in self._used or not _ID.fullmatch(key):

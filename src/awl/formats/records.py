@@ -131,8 +131,9 @@ class Lines:
 class Records(Generic[T]):
     """The records on the lines of a file: each the line's bytes and what it says.
 
-    What the typed decoder refuses is read field by field; a record is None where even that fails.
-    What is no JSON object is reported and passed over.
+    The bytes are JSON that every reader takes: what is not is written anew. What the typed decoder
+    refuses is read field by field; a record is None where even that fails. What is no JSON object
+    is reported and passed over.
     """
 
     def __init__(self, lines: Lines, kind: type[T]) -> None:
@@ -157,7 +158,7 @@ class Records(Generic[T]):
             return
         found = lenient(line)
         if isinstance(found, dict):
-            yield line, salvage(found, self._kind)
+            yield msgspec.json.encode(found), salvage(found, self._kind)
         else:
             self.lines.bad(why_bad(line))
 
@@ -167,10 +168,9 @@ def salvage(found: dict[str, Any], kind: type[T]) -> T | None:
     given = {}
     for field in msgspec.structs.fields(kind):
         value = found.get(field.encode_name)
-        if value is None:
-            continue
-        fitting = _fitting(value, field.type)
-        if fitting is not None:
+        fitting = None if value is None else _fitting(value, field.type)
+        nothing = field.encode_name in found and value is None and NoneType in _options(field.type)
+        if fitting is not None or nothing:
             given[field.name] = fitting
     try:
         return kind(**given)
@@ -197,6 +197,11 @@ def _fitting(value: Any, kind: Any) -> Any:
             with contextlib.suppress(msgspec.ValidationError, TypeError):
                 return msgspec.convert(value, option, strict=False)
     return None
+
+
+def _options(kind: Any) -> tuple[Any, ...]:
+    united = isinstance(kind, UnionType) or get_origin(kind) is Union
+    return get_args(kind) if united else (kind,)
 
 
 def why_bad(line: bytes) -> str:
