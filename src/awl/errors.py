@@ -144,6 +144,21 @@ class InvalidTarget(AwlError):
     """An entry id that a rewind or a label cannot point at."""
 
 
+class NoSuchEntry(AwlError):
+    """A session has no entry with this seq. `last` is its last one's, and `near` are those around
+    it where it is damaged."""
+
+    def __init__(self, session_id: str, seq: int, last: int, near: Sequence[int] = ()) -> None:
+        self.session_id, self.seq, self.last, self.near = session_id, seq, last, tuple(near)
+        if near:
+            what = f"is damaged: choose {' or '.join(map(str, near))}"
+        elif last:
+            what = f"does not exist: choose one of 1 to {last}"
+        else:
+            what = "does not exist: it has none"
+        super().__init__(f"entry {seq} of session {session_id} {what}")
+
+
 class MissingExtra(AwlError):
     """An optional part is not installed."""
 

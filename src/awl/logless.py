@@ -80,15 +80,32 @@ class LoglessSession(Session):
 def with_log(root: Path, before: Logless, cwd: str) -> Session:
     """A session under the id of a conversation that has no log. Its log appears with the first
     append, and begins with what was said before."""
-    texts = tuple(ImportedText(said.role, said.text) for said in before.said)
     return Session.create(
         root,
         cwd,
         before.model,
         session_id=before.session_id,
         created=before.created,
-        opening=(ImportEntry(source="legacy", message_count=len(texts), messages=texts),),
+        opening=(_legacy(before),),
     )
+
+
+def given_log(root: Path, before: Logless) -> Session:
+    """As `with_log`, in its own directory, and the log is there at once."""
+    session = Session.create(
+        root,
+        before.cwd,
+        before.model,
+        session_id=before.session_id,
+        created=before.created,
+    )
+    session.append(_legacy(before))
+    return session
+
+
+def _legacy(before: Logless) -> ImportEntry:
+    texts = tuple(ImportedText(said.role, said.text) for said in before.said)
+    return ImportEntry(source="legacy", message_count=len(texts), messages=texts)
 
 
 def _entry(said: Said) -> MessageEntry:

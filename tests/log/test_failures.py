@@ -188,7 +188,7 @@ def test_an_interruption_between_write_and_sync_leaves_no_trace(
     goes_on(log)
 
 
-@pytest.mark.parametrize("stage", ["write_all", "fsync", "_give_name", "sync_directory", "_lock"])
+@pytest.mark.parametrize("stage", ["write_all", "fsync", "give_name", "sync_directory", "_lock"])
 def test_a_birth_that_fails_leaves_no_file_and_can_be_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str
 ) -> None:

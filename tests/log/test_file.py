@@ -689,7 +689,7 @@ def test_a_tail_that_cannot_be_kept_is_not_cut(
 def test_the_last_object_is_found_wherever_the_blocks_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int, tail: bytes
 ) -> None:
-    monkeypatch.setattr(file_module, "BLOCK", block)
+    monkeypatch.setattr(file_module, "FIRST_READ", block)
     for content in (WHOLE, BOM + WHOLE, BOM + LINES[0]):
         path = a_log(tmp_path, content, tail)
         with path.open("rb") as file:
@@ -708,7 +708,7 @@ def test_a_long_tail_of_short_lines_is_searched_in_linear_time(tmp_path: Path) -
 
 
 def test_only_the_tail_is_read_to_recover(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_module, "BLOCK", 4096)
+    monkeypatch.setattr(file_module, "FIRST_READ", 4096)
     path = a_log(tmp_path, WHOLE * 5_000, LINES[1][:20])
     read = 0
     real = os.pread

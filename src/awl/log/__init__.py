@@ -25,5 +25,5 @@ Beside   ``<name>.blobs/<sha256>`` large payloads, durable before the line that 
          ``<name>.jsonl.owner`` a hint who has it open, never a lock.
 
 `line` turns an entry into one line and back, `scan` reads a damaged file to its end, `file` locks,
-appends, syncs and recovers, `blobs` keeps large payloads.
+appends, syncs and recovers, `blobs` keeps large payloads, `birth` makes a whole log at once.
 """

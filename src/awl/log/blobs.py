@@ -17,6 +17,11 @@ from awl.log.file import create_private, make_directories, sync_directory, write
 _NAME: Final = re.compile(r"[0-9a-f]{64}")
 
 
+def is_blob_name(text: str) -> bool:
+    """Whether a text can be a blob's name."""
+    return _NAME.fullmatch(text) is not None
+
+
 class BlobDamaged(AwlError):
     """A blob is missing, or its bytes are not the ones that were stored."""
 
@@ -49,7 +54,7 @@ class Blobs:
         Raises:
             BlobDamaged: it is missing or was changed, or the reference is none.
         """
-        if not _NAME.fullmatch(ref.blob):
+        if not is_blob_name(ref.blob):
             raise BlobDamaged(f"{ref.blob!r} is no blob's name")
         try:
             data = (self.directory / ref.blob).read_bytes()

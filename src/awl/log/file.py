@@ -35,6 +35,7 @@ LOCK_PATIENCE: Final = 0.25
 # On Windows locked bytes cannot be read by others: the lock lies far past the end of any log.
 _WINDOWS_LOCK_AT: Final = 1 << 62
 
+FIRST_READ: Final = 1 << 16  # bytes from the end, where most logs show how they end
 _LONGEST_READ: Final = 1 << 30  # Linux reads no more than 2 GiB at once
 
 _CLOEXEC: Final = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
@@ -88,20 +89,15 @@ class LogFile:
             OSError: it could not be made; nothing of it is left.
         """
         make_directories(path.parent)
-        unborn = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-        fd = create_private(unborn, os.O_RDWR | os.O_APPEND)
+        unborn, fd = open_unborn(path, os.O_RDWR | os.O_APPEND)
         log = cls(path, fd)
         born = False
         try:
-            _lock(fd)
             write_all(fd, first)
             os.fsync(fd)
-            _give_name(unborn, path)
+            give_name(unborn, path)
             born = True
-            sync_directory(path.parent)
-            # Another process may have made this folder and not have got to its sync yet.
-            with contextlib.suppress(PermissionError):
-                sync_directory(path.parent.parent)
+            sync_name(path)
         except BaseException:
             with contextlib.suppress(OSError):
                 (path if born else unborn).unlink()
@@ -120,7 +116,7 @@ class LogFile:
             NotASession: it holds nothing that was ever acknowledged. Nothing is changed.
             OSError: it cannot be read, locked or written.
         """
-        log = cls(path, _open_locked(path))
+        log = cls(path, open_locked(path))
         try:
             log.recover()
         except BaseException:
@@ -171,16 +167,10 @@ class LogFile:
             # A sync failed: what the file holds now is known only by reading it.
             self._cut_back()
         found = os.fstat(self.fd)
-        if not self._is_at_path(found):
+        if not is_at(self.fd, self.path):
             raise OSError(errno.ENOENT, "the log was moved or deleted while it was open")
         if found.st_size != self.end:
             raise LogChanged(self.path, self.end, found.st_size)
-
-    def _is_at_path(self, found: os.stat_result) -> bool:
-        try:
-            return os.path.samestat(found, self.path.stat())
-        except FileNotFoundError:
-            return False
 
     def _cut_back(self) -> None:
         """After a failed append: the file ends again in the last acknowledged line."""
@@ -315,7 +305,7 @@ def last_object(fd: int) -> tuple[int, bool]:
         if cut < 0 and at > 0:
             tail = tail[: end - at]
             # Doubling: a long line is copied twice at most.
-            step = min(max(BLOCK, len(tail)), at, _LONGEST_READ)
+            step = min(max(FIRST_READ, len(tail)), at, _LONGEST_READ)
             tail = read_at(fd, step, at - step) + tail
             at -= step
             continue
@@ -330,7 +320,27 @@ def last_object(fd: int) -> tuple[int, bool]:
         end, terminated = at + cut, True
 
 
-def _give_name(unborn: Path, path: Path) -> None:
+def open_unborn(path: Path, flags: int, suffix: str = "") -> tuple[Path, int]:
+    """A new hidden file beside a log to come, locked while it is in the making: one that nobody
+    holds was left by a kill."""
+    while True:
+        unborn = path.with_name(f".{path.name}.{secrets.token_hex(4)}{suffix}")
+        fd = create_private(unborn, flags)
+        try:
+            _lock(fd)
+            if is_at(fd, unborn):
+                return unborn, fd
+            os.close(fd)
+        except BlockingIOError:  # another process takes it for a leftover
+            os.close(fd)
+        except BaseException:
+            os.close(fd)
+            with contextlib.suppress(OSError):
+                unborn.unlink()
+            raise
+
+
+def give_name(unborn: Path, path: Path) -> None:
     """Let a file that is complete appear under its name; never over another.
 
     Raises:
@@ -397,6 +407,14 @@ def sync_directory(directory: Path) -> None:
         os.close(fd)
 
 
+def sync_name(path: Path) -> None:
+    """Make the name of a new log durable, and that of its folder."""
+    sync_directory(path.parent)
+    # Another process may have made this folder and not have got to its sync yet.
+    with contextlib.suppress(PermissionError):
+        sync_directory(path.parent.parent)
+
+
 def make_directories(directory: Path) -> None:
     """Create a directory and its missing parents, 0700, each durable on return.
 
@@ -420,6 +438,14 @@ def make_directories(directory: Path) -> None:
             raise
 
 
+def is_at(fd: int, path: Path) -> bool:
+    """Whether a path names the file that is open."""
+    try:
+        return os.path.samestat(os.fstat(fd), path.stat())
+    except FileNotFoundError:
+        return False
+
+
 def is_locked(path: Path) -> bool:
     """Whether some process holds the log open for writing. The log is not touched."""
     try:
@@ -437,8 +463,15 @@ def is_locked(path: Path) -> bool:
     return False
 
 
-def _open_locked(path: Path) -> int:
-    deadline = time.monotonic() + LOCK_PATIENCE
+def open_locked(path: Path, patience: float | None = None) -> int:
+    """A descriptor of a log that holds its lock; nothing else is done to the log.
+
+    Raises:
+        SessionBusy: another process holds it, and went on holding it for so many seconds,
+            `LOCK_PATIENCE` by default.
+        OSError: it cannot be opened or locked.
+    """
+    deadline = time.monotonic() + (LOCK_PATIENCE if patience is None else patience)
     while True:
         fd = os.open(path, os.O_RDWR | os.O_APPEND | _CLOEXEC)
         try:

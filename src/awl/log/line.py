@@ -68,6 +68,7 @@ BULKY: Final = frozenset({"message", "toolResult", "partial"})
 _encoder: Final = msgspec.json.Encoder()
 _known: Final = msgspec.json.Decoder(Header | KnownEntry)
 _outer: Final = msgspec.json.Decoder(Outer)
+_fields: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _KNOWN_TYPES: Final[Mapping[str, type[msgspec.Struct]]] = {
     str(cls.__struct_config__.tag): cls for cls in (Header, *get_args(KnownEntry))
 }
@@ -105,10 +106,28 @@ def encode_held(entry: EntryT) -> tuple[bytes, EntryT]:
         differs = True
     if differs:  # a surrogate is gone, or a NaN, or a tuple has become a list
         entry = _read_back(entry, data)
+    return _escaped(data) + b"\n", entry
+
+
+def _escaped(data: bytes) -> bytes:
     if not data.isascii():
         for raw, escaped in _SEPARATORS:
             data = data.replace(raw, escaped)
-    return data + b"\n", entry
+    return data
+
+
+def with_fields(line: bytes, **fields: Any) -> bytes:
+    """The line of an object with some fields set anew, newline included. All others stay as they
+    are, byte for byte, unless no strict decoder takes them.
+
+    Raises:
+        BadLine, RecursionError: the line is not one JSON object, or is nested too deeply.
+    """
+    try:
+        found: dict[str, Any] = _fields.decode(line)
+    except Exception:
+        found = _object(line)
+    return _escaped(_encoder.encode({**found, **fields})) + b"\n"
 
 
 def decode(line: bytes) -> Header | Entry:

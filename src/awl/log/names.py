@@ -50,7 +50,7 @@ def is_session_id(text: str) -> bool:
 
 def encode_cwd(cwd: str) -> str:
     """The label of a directory's folder: `/` becomes `--`; a long one ends in a hash."""
-    label = cwd.replace(os.sep, "--")
+    label = cwd.replace(os.sep, "--").replace("\0", "")  # a header from elsewhere may hold anything
     if os.name == "nt":
         label = label.replace(":", "")
     raw = os.fsencode(label)
@@ -60,7 +60,7 @@ def encode_cwd(cwd: str) -> str:
         # A cut in the middle of a character would make a name that is not UTF-8.
         label = raw.decode("utf-8", "ignore")
     # A name that begins with a dot is never a session folder.
-    return "_" + label if label.startswith(".") else label
+    return "_" + label if label.startswith(".") or not label else label
 
 
 def log_path(root: Path, cwd: str, timestamp: str, session_id: str) -> Path:

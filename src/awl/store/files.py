@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from awl.conversation import ModelRef
 from awl.entries import TitleEntry
-from awl.errors import AmbiguousId, AwlError, NoLog, SessionNotFound
+from awl.errors import AmbiguousId, AwlError, NoLog, NoSuchEntry, SessionNotFound
 from awl.index.catalog import SHORTEST_PREFIX, Catalog
 from awl.index.conversations import Logless
 from awl.index.info import Listing, SessionInfo, Status
@@ -43,11 +44,12 @@ class Store:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.catalog = Catalog(root)
+        self._mended: Lines = []
 
     @property
     def notices(self) -> Lines:
-        """What a person should know of the index, a line each."""
-        return self.catalog.notices
+        """What a person should know of the index, and of logs that were mended, a line each."""
+        return [*self.catalog.notices, *self._mended]
 
     def close(self) -> None:
         """Let go of the index. Sessions that were opened stay open."""
@@ -83,6 +85,63 @@ class Store:
         session = self.open(query)
         try:
             session.append(TitleEntry(title=title))
+        finally:
+            session.close()
+
+    def fork(self, source: Session | str | Path, *, at: int | None = None) -> Path:
+        """Begin a new session with what another one holds, up to entry `at`, or all of it.
+
+        The child is complete or absent; the parent keeps every byte, and is told of the child where
+        it can be: through its open `Session`, or else if nobody holds it. A conversation without a
+        log gets one first.
+
+        Args:
+            source: an open session, or an id, a prefix, a number or the path of a log.
+            at: the seq of the last entry that the child has.
+
+        Returns:
+            The child's log.
+
+        Raises:
+            NoSuchEntry: there is no entry `at`, or it is damaged; the error names what there is.
+            NotSaved: the session has entries that wait to be written.
+            NoLog: it is an open conversation that is kept without a log, or not at all.
+            SessionNotFound, AmbiguousId, NotASession, OSError.
+        """
+        from awl.session import Session  # lists do without it
+        from awl.store.fork import fork, tell
+
+        if isinstance(source, Session):
+            return self._fork_open(source, at)
+        parent = source if isinstance(source, Path) else self.find(source)
+        if not isinstance(parent, Path):
+            return self._fork_logless(parent, at)
+        child, point, cut = fork(self.root, parent, at)
+        with contextlib.suppress(AwlError, OSError):  # the child's header says it, too
+            self._mended += tell(parent, point, cut)
+        return child
+
+    def _fork_open(self, session: Session, at: int | None) -> Path:
+        from awl.store.fork import fork
+
+        if not session.resumable:
+            raise AwlError("nothing of this conversation was written yet: there is nothing to fork")
+        if not session.kept:
+            raise NoLog(session.id)
+        session.flush()
+        child, point, _ = fork(self.root, session.path, at)
+        with contextlib.suppress(AwlError, OSError):
+            session.append(point)
+        return child
+
+    def _fork_logless(self, parent: Logless, at: int | None) -> Path:
+        from awl.logless import given_log
+
+        if at not in (None, 1):  # what was said before is one entry
+            raise NoSuchEntry(parent.session_id, at or 0, 1)
+        session = given_log(self.root, parent)
+        try:
+            return self._fork_open(session, at)
         finally:
             session.close()
 

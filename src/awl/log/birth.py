@@ -1,0 +1,150 @@
+"""The birth of a whole log: it is there complete, with its blobs, or not at all.
+
+A log in the making is a hidden file in the folder where it will lie, `.<name>.jsonl.<random>.new`,
+locked by its maker, and `.<name>.jsonl.<random>.new.blobs/` beside it. When both are synced, first
+the blobs get their name and then the log: a kill at any moment leaves it whole or unseen. What it
+leaves is known by its free lock, and `sweep` removes it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from awl.errors import AwlError
+from awl.log.blobs import Blobs
+from awl.log.file import (
+    give_name,
+    make_directories,
+    open_locked,
+    open_unborn,
+    sync_directory,
+    sync_name,
+    write_all,
+)
+
+_SUFFIX: Final = ".new"
+_LEFT: Final = re.compile(r"\.(.+\.jsonl)\.[0-9a-f]{8}(\.new)?", re.DOTALL)
+
+
+class Unborn:
+    """A log in the making.
+
+    Attributes:
+        path: where it will lie.
+        fd: its descriptor: append to it whatever the log shall hold, in whole lines.
+        blobs: where its blobs go.
+    """
+
+    def __init__(self, path: Path, fd: int, hidden: Path) -> None:
+        self.path = path
+        self.fd = fd
+        self.blobs = Blobs(path)
+        self._place = self.blobs.directory
+        self._hidden = hidden
+        self.blobs.directory = hidden.with_name(hidden.name + ".blobs")
+        self._placed = self._born = False
+
+    def write(self, data: bytes) -> None:
+        """Append bytes."""
+        write_all(self.fd, data)
+
+    def adopt(self, blob: Path) -> None:
+        """Take a blob of another log, by a link where that is possible.
+
+        Raises:
+            OSError: it cannot be read, or not be written.
+        """
+        make_directories(self.blobs.directory)
+        try:
+            os.link(blob, self.blobs.directory / blob.name)
+        except FileExistsError:
+            pass
+        except OSError:  # another file system, or one without links
+            self.blobs.put(blob.read_bytes())
+
+    def _publish(self) -> None:
+        os.fsync(self.fd)
+        if self.blobs.directory.is_dir():
+            sync_directory(self.blobs.directory)
+            self._place_blobs()
+        give_name(self._hidden, self.path)
+        self._born = True
+        sync_name(self.path)
+
+    def _place_blobs(self) -> None:
+        """Give the blobs their folder, or move them into what is there of it already."""
+        try:
+            self.blobs.directory.rename(self._place)
+            self._placed = True
+        except OSError:
+            make_directories(self._place)
+            for blob in self.blobs.directory.iterdir():
+                blob.replace(self._place / blob.name)
+            self.blobs.directory.rmdir()
+            sync_directory(self._place)
+        sync_directory(self._place.parent)
+
+    def _abandon(self, error: BaseException) -> None:
+        if self._born:
+            self.path.unlink()
+        # Where another process gave birth to this very log, the blobs are now its own.
+        if self._placed and not isinstance(error, FileExistsError):
+            shutil.rmtree(self._place, ignore_errors=True)
+        shutil.rmtree(self.blobs.directory, ignore_errors=True)
+        self._hidden.unlink(missing_ok=True)
+
+
+@contextmanager
+def birth(path: Path) -> Iterator[Unborn]:
+    """Make a whole log. What is written to the `Unborn` is there, durable, when the block ends; an
+    error or a kill leaves nothing of it.
+
+    Raises:
+        FileExistsError: there is such a log.
+        OSError: it could not be made.
+    """
+    make_directories(path.parent)
+    hidden, fd = open_unborn(path, os.O_RDWR, _SUFFIX)
+    unborn = Unborn(path, fd, hidden)
+    try:
+        yield unborn
+        if path.exists():  # nothing was touched so far
+            raise FileExistsError(errno.EEXIST, "File exists", str(path))
+        unborn._publish()
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            unborn._abandon(error)
+        raise
+    finally:
+        os.close(fd)
+
+
+def sweep(folder: Path) -> None:
+    """Remove what births that were killed have left in a folder. What cannot be removed stays."""
+    with contextlib.suppress(OSError):
+        with os.scandir(folder) as found:
+            left = [match for item in found if (match := _LEFT.fullmatch(item.name))]
+        for match in left:
+            with contextlib.suppress(OSError, AwlError):
+                _remove(folder / match[0], folder / match[1], whole=bool(match[2]))
+
+
+def _remove(hidden: Path, path: Path, *, whole: bool) -> None:
+    fd = open_locked(hidden, patience=0)  # its maker is dead
+    try:
+        if whole:
+            # A link more: the log had got its name, and nothing but this one is too much.
+            if os.fstat(fd).st_nlink == 1 and not path.exists():
+                shutil.rmtree(Blobs(path).directory, ignore_errors=True)
+            shutil.rmtree(hidden.with_name(hidden.name + ".blobs"), ignore_errors=True)
+        hidden.unlink()
+    finally:
+        os.close(fd)
