@@ -1,0 +1,56 @@
+"""What looks like a secret: keys of well-known shapes, and what the environment calls one.
+
+Used where a session leaves the machine (`--redact`). It is a net, not a proof: a password that
+looks like any word is not caught.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+MASK: Final = "[redacted]"
+
+SHORTEST: Final = 8
+"""Characters that a variable's value must have to be taken for a secret: shorter ones are words."""
+
+_SHAPES: Final = (
+    r"sk-ant-[A-Za-z0-9_-]{20,}",  # Anthropic
+    # OpenAI and those like it; words joined by hyphens have no digit.
+    r"(?<![A-Za-z0-9])sk-(?=[A-Za-z0-9_-]{0,99}[0-9])[A-Za-z0-9_-]{20,}",
+    r"(?:AKIA|ASIA|ABIA|ACCA)[A-Z2-7]{16}",  # AWS access key ids
+    r"gh[pousr]_[A-Za-z0-9]{36,}",  # GitHub
+    r"github_pat_[A-Za-z0-9_]{40,}",
+    r"gl(?:pat|ptt|dt|rt)-[A-Za-z0-9_-]{20,}",  # GitLab
+    r"xox[abeoprs]-[A-Za-z0-9-]{10,}",  # Slack
+    r"hooks\.slack\.com/services/[A-Za-z0-9/]{20,}",
+    r"AIza[A-Za-z0-9_-]{35}",  # Google
+    r"ya29\.[A-Za-z0-9_-]{20,}",
+    r"(?:sk|rk|pk)_(?:live|test)_[A-Za-z0-9]{16,}",  # Stripe
+    r"hf_[A-Za-z0-9]{30,}",  # Hugging Face
+    r"npm_[A-Za-z0-9]{36}",
+    r"pypi-[A-Za-z0-9_-]{50,}",
+    r"dop_v1_[a-f0-9]{64}",  # DigitalOcean
+    r"SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}",  # SendGrid
+    r"eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}",  # JSON web tokens
+    r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----[\s\S]{0,20000}?-----END [A-Z ]{0,40}PRIVATE KEY-----",
+    r"(?<=://)[^\s/:@]{1,200}:[^\s/@]{1,200}(?=@)",  # user and password in an address
+    r"(?i:(?<=bearer )|(?<=basic ))[A-Za-z0-9+/_.=-]{16,}",  # Authorization headers
+    r"(?i:(?<=aws_secret_access_key=)|(?<=aws_secret_access_key = ))[A-Za-z0-9/+]{40}",
+)
+
+_SECRET_NAME: Final = re.compile(
+    r"(?:^|_)(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|PAT|APIKEY)(?:_|$)", re.I
+)
+
+
+def secret_pattern(environ: Mapping[str, str]) -> re.Pattern[str]:
+    """A pattern for all that looks like a secret, values of secret-looking variables included."""
+    values = {
+        value.strip()
+        for name, value in environ.items()
+        if _SECRET_NAME.search(name) and len(value.strip()) >= SHORTEST
+    }
+    named = (re.escape(value) for value in sorted(values, key=len, reverse=True))
+    return re.compile("|".join((*named, *_SHAPES)))
