@@ -8,9 +8,9 @@ Two databases lie in ``<sessions>/.awl/``:
                       Nothing in it is derived, and it is never rebuilt.
 
 Catching up is one way, taken every time: the logs are compared with the marks by size, mtime,
-device and inode; what differs is checked (its bytes up to the mark, or for a long log its last
-indexed line), read on from there, never past its last newline, synced, looked at once more, and
-taken in with its new mark in one short transaction. What does not fit is read anew. So whatever
+ctime, device and inode; what differs is checked (its bytes up to the mark, or for a long log its
+last indexed line), read on from there, never past its last newline, synced, looked at once more,
+and taken in with its new mark in one short transaction. What does not fit is read anew. So whatever
 happened to a log or to the index, the next look heals it.
 
 A log has two marks: `summary` keeps what lists show, `fulltext` what was said; the second is moved

@@ -29,6 +29,7 @@ SHORTEST_PREFIX: Final = 8
 # How the file system's names become text: `os.fsdecode`, without its cost for each name.
 _NAMES: Final = (sys.getfilesystemencoding(), sys.getfilesystemencodeerrors())
 _ORDER: Final = attrgetter("updated", "id", "path")
+_TRIES: Final = 3
 _MANY: Final = 64  # ids that are shortened all at once
 _summary: Final = msgspec.msgpack.Decoder(Summary)
 
@@ -72,9 +73,13 @@ class Catalog:
         """The sessions of a directory, or all; the newest `limit`, oldest first."""
 
         def work(db: sqlite3.Connection) -> Listing:
-            disk = Disk(self.root)
-            unreadable = self.catch_up(db, disk)
-            found = self._infos(db, disk, cwd, limit)
+            for _ in range(_TRIES):
+                disk = Disk(self.root)
+                unreadable = self.catch_up(db, disk)
+                found = self._infos(db, disk, cwd, limit)
+                # Another process may have taken in a session that it has not numbered yet.
+                if self._conversations_fault or all(info.conversation_id for info in found):
+                    break
             found += self._logless_infos(db, cwd)
             found.sort(key=_ORDER)
             return Listing(tuple(found[-limit:] if limit else found), tuple(unreadable))

@@ -23,7 +23,7 @@ if sys.platform != "win32":
 
 T = TypeVar("T")
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 """An index of another version is built anew; one of a later version belongs to a newer awl."""
 
 PATIENCE: Final = 0.9
@@ -35,7 +35,8 @@ INSERT INTO meta VALUES ('version', 0);
 CREATE TABLE sessions (
     key INTEGER PRIMARY KEY AUTOINCREMENT,
     path BLOB NOT NULL UNIQUE,
-    size INTEGER NOT NULL, mtime INTEGER NOT NULL, dev INTEGER NOT NULL, ino INTEGER NOT NULL,
+    size INTEGER NOT NULL, mtime INTEGER NOT NULL, ctime INTEGER NOT NULL,
+    dev INTEGER NOT NULL, ino INTEGER NOT NULL,
     settled INTEGER NOT NULL,
     mark BLOB NOT NULL,
     done INTEGER NOT NULL,
@@ -231,6 +232,17 @@ def writing(db: sqlite3.Connection) -> Iterator[None]:
         if db.in_transaction:
             db.execute("ROLLBACK")
         raise
+
+
+@contextlib.contextmanager
+def reading(db: sqlite3.Connection) -> Iterator[None]:
+    """One transaction that reads: all of it sees the database as it is at its first statement."""
+    db.execute("BEGIN")
+    try:
+        yield
+    finally:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
 
 
 def dead(db: sqlite3.Connection) -> int:

@@ -20,6 +20,7 @@ class Log(NamedTuple):
     path: bytes
     size: int
     mtime: int
+    ctime: int
     dev: int
     ino: int
 
@@ -29,7 +30,7 @@ class Log(NamedTuple):
         return parse_log_name(os.fsdecode(self.path.rsplit(b"/", 1)[-1]))
 
 
-Seen = tuple[bytes, int, int, int, int]
+Seen = tuple[bytes, int, int, int, int, int]
 """The same facts as a plain tuple: a list must look at ten thousand in a moment."""
 
 
@@ -78,6 +79,7 @@ class Disk:
                             prefix + name,
                             found.st_size,
                             found.st_mtime_ns,
+                            found.st_ctime_ns,
                             found.st_dev,
                             found.st_ino,
                         )

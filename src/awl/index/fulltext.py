@@ -20,7 +20,7 @@ import msgspec
 
 from awl.errors import AwlError
 from awl.index.catalog import Catalog, info_of, scope
-from awl.index.database import Damaged, count_dead, dead, writing
+from awl.index.database import count_dead, dead, reading, writing
 from awl.index.texts import Doc, Docs, Needle, Open, fold, holds, needles, snippet, words
 from awl.log.scan import scan
 
@@ -99,13 +99,12 @@ def search(
 
     def work(db: sqlite3.Connection) -> Found:
         unreadable = catalog.catch_up(db)
-        unreadable += _advance(db, catalog.root, progress)
-        most = None if limit is None else limit + 1
-        found = _logged(db, wanted, cwd, most) + _logless(catalog, db, wanted, cwd)
-        found.sort(key=lambda one: one[0])
-        hits = [hit for _, hit in found]
-        more = limit is not None and len(hits) > limit
-        return Found(tuple(hits[-limit:] if limit else hits), more, tuple(unreadable))
+        intake = _Intake(db, catalog.root, progress)
+        while True:
+            with reading(db):  # from here on nothing that others do is seen
+                if not (behind := intake.behind()):
+                    return _found(catalog, db, wanted, cwd, limit, unreadable + intake.unreadable)
+            intake.take_in(behind)
 
     return catalog.database.run(work)
 
@@ -113,83 +112,96 @@ def search(
 # -- taking texts in -----------------------------------------------------------------------------
 
 
-class _Portion(NamedTuple):
-    """Some lines of a log, read. `row` is what the index had of its texts then: the mark, how far
-    they were taken, and how far the lists know the log."""
+class _Behind(NamedTuple):
+    """A log of which not all texts were taken in."""
 
     key: int
-    row: tuple[bytes | None, int, int]
+    path: bytes
+    texts_done: int
+    done: int
+
+
+class _Portion(NamedTuple):
+    """Some lines of a log, read. `before` is what the index had of its texts then: the mark, and
+    how far they were taken."""
+
+    key: int
+    before: tuple[bytes | None, int]
     mark: Open
     docs: list[tuple[Doc, set[str]]]
     after: Open
     end: int
 
 
-_TEXTS: Final = "SELECT texts, texts_done, done FROM sessions WHERE key = ?"
+class _Intake:
+    """Takes in the texts of logs, each as far as the lists knew it when it was first seen behind.
 
+    `unreadable` are the logs that cannot be read, with why.
+    """
 
-def _advance(db: sqlite3.Connection, root: Path, progress: Progress | None) -> list[str]:
-    """Take in the texts of all logs, as far as the lists know them."""
-    _renew(db)
-    unreadable: list[str] = []
-    known: dict[str, str] = {}
-    behind = "FROM sessions WHERE texts_done < done"
-    total = db.execute(f"SELECT sum(done - texts_done) {behind}").fetchone()[0] or 0
-    taken = 0
-    before = None
-    while True:
-        skipped = len(unreadable)
-        rows = db.execute(
-            f"SELECT key, path, texts_done, done {behind} ORDER BY key LIMIT 1000 OFFSET ?",
-            (skipped,),
-        ).fetchall()
-        if not rows:
-            return unreadable
-        if rows == before:  # neither this process nor another one got any further
-            raise Damaged("texts that are taken in stay behind")
-        before = rows
-        logs = [(key, path) for key, path, *_ in rows]
-        for batch in _batches(db, os.fsencode(root), logs, unreadable):
-            with writing(db):
+    def __init__(self, db: sqlite3.Connection, root: Path, progress: Progress | None) -> None:
+        self.unreadable: list[str] = []
+        self._db = db
+        self._root = os.fsencode(root)
+        self._progress = progress
+        self._goals: dict[int, int] = {}
+        self._known: dict[str, str] = {}
+        self._taken = 0
+        self._total = 0
+        _renew(db)
+
+    def behind(self) -> list[_Behind]:
+        """The logs whose texts are still to be taken in."""
+        query = "SELECT key, path, texts_done, done FROM sessions WHERE texts_done < done"
+        found = []
+        for row in map(_Behind._make, self._db.execute(query)):
+            if row.key not in self._goals:
+                self._goals[row.key] = row.done
+                self._total += row.done - row.texts_done
+            if row.texts_done < self._goals[row.key]:
+                found.append(row)
+        return found
+
+    def take_in(self, behind: list[_Behind]) -> None:
+        """Take in the next lines of each log."""
+        for batch in self._batches(behind):
+            with writing(self._db):
                 for portion in batch:
-                    _take_in(db, portion, known)
-            taken += sum(portion.end - portion.row[1] for portion in batch)
-            if progress is not None:
-                progress(min(taken, total), total)
+                    _take_in(self._db, portion, self._known)
+            self._taken += sum(portion.end - portion.before[1] for portion in batch)
+            if self._progress is not None:
+                self._progress(min(self._taken, self._total), self._total)
 
-
-def _batches(
-    db: sqlite3.Connection,
-    root: bytes,
-    rows: list[tuple[int, bytes]],
-    unreadable: list[str],
-) -> Iterator[list[_Portion]]:
-    """The next portions of logs, as many as make a short transaction."""
-    batch: list[_Portion] = []
-    size = 0
-    for key, path in rows:
-        full = root + b"/" + path
-        row = db.execute(_TEXTS, (key,)).fetchone()
-        if row is None:
-            continue
-        try:
-            portion = _read(full, key, row)
-        except OSError as error:
-            unreadable.append(f"{os.fsdecode(full)}: {error.strerror or error}")
-            continue
-        batch.append(portion)
-        size += portion.end - portion.mark.start
-        if size >= _PORTION:
+    def _batches(self, behind: list[_Behind]) -> Iterator[list[_Portion]]:
+        """The next portions of logs, as many as make a short transaction."""
+        batch: list[_Portion] = []
+        size = 0
+        for log in behind:
+            full = self._root + b"/" + log.path
+            before = self._db.execute(_TEXTS, (log.key,)).fetchone()
+            if before is None:
+                continue
+            try:
+                portion = _read(full, log, before)
+            except OSError as error:
+                self._goals[log.key] = 0
+                self.unreadable.append(f"{os.fsdecode(full)}: {error.strerror or error}")
+                continue
+            batch.append(portion)
+            size += portion.end - portion.mark.start
+            if size >= _PORTION:
+                yield batch
+                batch, size = [], 0
+        if batch:
             yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
 
 
-def _read(path: bytes, key: int, row: tuple[bytes | None, int, int]) -> _Portion:
+_TEXTS: Final = "SELECT texts, texts_done FROM sessions WHERE key = ?"
+
+
+def _read(path: bytes, log: _Behind, before: tuple[bytes | None, int]) -> _Portion:
     """A log's next docs, up to a place where nothing is open or to the end."""
-    texts, _, done = row
-    mark = _decode_open(texts)
+    mark, done = _decode_open(before[0]), log.done
     found: list[Doc] = []
     docs = Docs(mark)
     end = done
@@ -206,7 +218,7 @@ def _read(path: bytes, key: int, row: tuple[bytes | None, int, int]) -> _Portion
         os.close(fd)
     rest, after = docs.finish(end)
     split = [(doc, words(doc.text)) for doc in found + rest]
-    return _Portion(key, row, mark, split, after, end)
+    return _Portion(log.key, before, mark, split, after, end)
 
 
 def _take_in(db: sqlite3.Connection, portion: _Portion, known: dict[str, str]) -> None:
@@ -215,8 +227,8 @@ def _take_in(db: sqlite3.Connection, portion: _Portion, known: dict[str, str]) -
     What was open before is voided, for its lines were read again. Docs get numbers that were never
     used: the postings of voided ones are still there.
     """
-    key, row, mark, docs, after, end = portion
-    if db.execute(_TEXTS, (key,)).fetchone() != row:
+    key, before, mark, docs, after, end = portion
+    if db.execute(_TEXTS, (key,)).fetchone() != before:
         return
     first = key << 32 | mark.next_doc
     if mark.from_doc < mark.next_doc:
@@ -275,6 +287,22 @@ def _renew(db: sqlite3.Connection) -> None:
 
 
 # -- searching -----------------------------------------------------------------------------------
+
+
+def _found(
+    catalog: Catalog,
+    db: sqlite3.Connection,
+    wanted: tuple[Needle, ...],
+    cwd: str | None,
+    limit: int | None,
+    unreadable: list[str],
+) -> Found:
+    most = None if limit is None else limit + 1
+    found = _logged(db, wanted, cwd, most) + _logless(catalog, db, wanted, cwd)
+    found.sort(key=lambda one: one[0])
+    hits = [hit for _, hit in found]
+    more = limit is not None and len(hits) > limit
+    return Found(tuple(hits[-limit:] if limit else hits), more, tuple(unreadable))
 
 
 def _logged(

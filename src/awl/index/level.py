@@ -23,10 +23,10 @@ from awl.log.file import sync
 
 _BATCH: Final = 0.1  # seconds of reading that go into one transaction
 _TRIES: Final = 3  # readings of a log that changes under them
-_TICK: Final = 50_000_000  # ns within which a file system may give two changes one mtime
+_TICK: Final = 50_000_000  # ns within which a file system may give two changes one time
 _COARSE_TICK: Final = 2_000_000_000  # where it counts whole seconds, or pairs of them
 
-_ROWS: Final = "SELECT key, path, size, mtime, dev, ino, settled, mark FROM sessions"
+_ROWS: Final = "SELECT key, path, size, mtime, ctime, dev, ino, settled, mark FROM sessions"
 _mark_decoder: Final = msgspec.msgpack.Decoder(Mark)
 
 
@@ -75,12 +75,22 @@ class Level:
         self._vouch()
 
     def _drop_gone(self) -> None:
-        gone = self._rows.keys() - {seen[0] for seen in self._disk.logs}
-        if gone:
-            with writing(self._db):
-                for path in gone:
+        missing = self._rows.keys() - {seen[0] for seen in self._disk.logs}
+        if not missing:
+            return
+        with writing(self._db):
+            # One that is there now was born after the look at the disk, and taken in by another
+            # process, which may be searching it.
+            for path in missing:
+                if not self._is_there(path):
                     _forget(self._db, self._rows[path].key)
-                self._count()
+            self._count()
+
+    def _is_there(self, path: bytes) -> bool:
+        try:
+            return Path(os.fsdecode(self._root + b"/" + path)).exists()
+        except OSError:
+            return False
 
     def _take_in_stale(self) -> None:
         stale = [
@@ -91,8 +101,25 @@ class Level:
         for batch in self._batches(stale):
             with writing(self._db):
                 for read in batch:
-                    _take_in(self._db, read, self._rows.get(read.log.path))
+                    self._take_in(read)
                 self._count()
+
+    def _take_in(self, read: _Read) -> None:
+        """Record what was read of a log. If another process has recorded something else meanwhile,
+        the log is read once more: that process may have read it before this look began."""
+        path = read.log.path
+        found = _found(self._db, path)
+        if found != self._rows.get(path):
+            if found is not None and (found.log, found.mark) == (read.log, _encode(read.mark)):
+                return
+            self._rows.pop(path, None)
+            if found is not None:
+                self._rows[path] = found
+            again = self._try(read.log)
+            if again is None:
+                return
+            read = again
+        _record(self._db, read, found)
 
     def _batches(self, stale: list[Log]) -> Iterator[list[_Read]]:
         """The logs that must be read, read, in portions that make short transactions."""
@@ -101,18 +128,24 @@ class Level:
         for log in stale:
             if log.name is None:
                 continue
-            try:
-                batch.append(self._read(log))
-            except FileNotFoundError:
-                continue
-            except OSError as error:
-                where = os.fsdecode(self._root + b"/" + log.path)
-                self.unreadable.append(f"{where}: {error.strerror or error}")
+            if (read := self._try(log)) is not None:
+                batch.append(read)
             if time.monotonic() >= deadline:
                 yield batch
                 batch, deadline = [], time.monotonic() + _BATCH
         if batch:
             yield batch
+
+    def _try(self, log: Log) -> _Read | None:
+        """What a log says; None if it is gone or cannot be read."""
+        try:
+            return self._read(log)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            where = os.fsdecode(self._root + b"/" + log.path)
+            self.unreadable.append(f"{where}: {error.strerror or error}")
+            return None
 
     def _read(self, log: Log) -> _Read:
         path = Path(os.fsdecode(self._root + b"/" + log.path))
@@ -167,8 +200,8 @@ class Level:
             if _counter(self._db) != self._version:
                 return
             rows = {row.log: row.settled for row in map(_row, self._db.execute(_ROWS))}
-            logs = (Log(*seen) for seen in self._disk.logs)
-            if all(rows.get(log, log.name is None) for log in logs):
+            logs = [log for log in (Log(*seen) for seen in self._disk.logs) if log.name is not None]
+            if len(rows) == len(logs) and all(rows.get(log) for log in logs):
                 digest = self._disk.digest(self._conversations.identity())
                 _set(self._db, "seen", digest)
 
@@ -189,7 +222,7 @@ def _read_open(
     found = os.fstat(fd)
     if not stat.S_ISREG(found.st_mode):
         raise OSError("not a regular file")
-    log = Log(name, found.st_size, found.st_mtime_ns, found.st_dev, found.st_ino)
+    log = Log(name, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_dev, found.st_ino)
     before = _decode_mark(row.mark) if row else None
     if before is not None and not fits(fd, before):
         before = None
@@ -208,14 +241,18 @@ def _read_open(
 
 
 def _is_settled(log: Log, now: int) -> bool:
-    """Whether a later change is sure to give the file another mtime."""
-    tick = _TICK if log.mtime % 1_000_000_000 else _COARSE_TICK
-    return log.mtime < now - tick
+    """Whether a later change is sure to give the file other times, whoever sets its mtime back."""
+    fine = log.mtime % 1_000_000_000 or log.ctime % 1_000_000_000
+    return max(log.mtime, log.ctime) < now - (_TICK if fine else _COARSE_TICK)
 
 
 def _row(found: tuple[Any, ...]) -> _Row:
-    key, path, size, mtime, dev, ino, settled, mark = found
-    return _Row(key, Log(path, size, mtime, dev, ino), bool(settled), mark)
+    key, *log, settled, mark = found
+    return _Row(key, Log(*log), bool(settled), mark)
+
+
+def _encode(mark: Mark) -> bytes:
+    return msgspec.msgpack.encode(mark)
 
 
 def _decode_mark(mark: bytes) -> Mark:
@@ -225,11 +262,13 @@ def _decode_mark(mark: bytes) -> Mark:
         raise sqlite3.DatabaseError(f"a mark cannot be read: {error}") from None
 
 
-def _take_in(db: sqlite3.Connection, read: _Read, known: _Row | None) -> None:
-    """Record what was read of a log, unless another process has recorded something meanwhile."""
-    found = db.execute(f"{_ROWS} WHERE path = ?", (read.log.path,)).fetchone()
-    if (None if found is None else _row(found)) != known:
-        return
+def _found(db: sqlite3.Connection, path: bytes) -> _Row | None:
+    found = db.execute(f"{_ROWS} WHERE path = ?", (path,)).fetchone()
+    return None if found is None else _row(found)
+
+
+def _record(db: sqlite3.Connection, read: _Read, known: _Row | None) -> None:
+    """Record what was read of a log in place of what was known."""
     summary = read.summary
     named = read.log.name
     assert named is not None
@@ -239,10 +278,11 @@ def _take_in(db: sqlite3.Connection, read: _Read, known: _Row | None) -> None:
         "path": read.log.path,
         "size": read.log.size,
         "mtime": read.log.mtime,
+        "ctime": read.log.ctime,
         "dev": read.log.dev,
         "ino": read.log.ino,
         "settled": read.settled,
-        "mark": msgspec.msgpack.encode(read.mark),
+        "mark": _encode(read.mark),
         "done": read.mark.end,
         "id": session_id,
         "folded": session_id.lower(),
