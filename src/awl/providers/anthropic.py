@@ -57,6 +57,19 @@ class AnthropicProvider(SdkProvider["AsyncAnthropic"]):
 
     def warm(self) -> None:
         import anthropic.resources.messages  # noqa: F401
+        from anthropic.types import (
+            RawContentBlockDeltaEvent,
+            RawContentBlockStartEvent,
+            RawMessageStartEvent,
+        )
+
+        # The SDK builds its types when it first needs them, which would delay the first word.
+        message: Any = {"content": [], "usage": {}}
+        block: Any = {"type": "text", "text": ""}
+        delta: Any = {"type": "text_delta", "text": ""}
+        RawMessageStartEvent.model_construct(message=message)
+        RawContentBlockStartEvent.model_construct(content_block=block)
+        RawContentBlockDeltaEvent.model_construct(delta=delta)
 
     async def stream(self, request: Request) -> AsyncGenerator[StreamEvent, None]:
         """Ask the model. See `Provider.stream`."""

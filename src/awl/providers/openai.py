@@ -55,6 +55,11 @@ class OpenAIChatProvider(OpenAIProvider):
 
     def warm(self) -> None:
         import openai.resources.chat  # noqa: F401
+        from openai.types.chat import ChatCompletionChunk
+
+        # The SDK builds its types when it first needs them, which would delay the first word.
+        choice: Any = {"index": 0, "delta": {"content": ""}, "finish_reason": None}
+        ChatCompletionChunk.model_construct(id="", model="", created=0, choices=[choice])
 
     async def stream(self, request: Request) -> AsyncGenerator[StreamEvent, None]:
         """Ask the model. See `Provider.stream`."""

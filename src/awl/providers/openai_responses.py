@@ -48,6 +48,13 @@ class OpenAIResponsesProvider(OpenAIProvider):
 
     def warm(self) -> None:
         import openai.resources.responses  # noqa: F401
+        from openai.types.responses import ResponseCreatedEvent, ResponseOutputItemAddedEvent
+
+        # The SDK builds its types when it first needs them, which would delay the first word.
+        response: Any = {"output": [], "tools": []}
+        item: Any = {"type": "message", "content": []}
+        ResponseCreatedEvent.model_construct(response=response)
+        ResponseOutputItemAddedEvent.model_construct(item=item)
 
     async def stream(self, request: Request) -> AsyncGenerator[StreamEvent, None]:
         """Ask the model. See `Provider.stream`."""
