@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from histories import JUMPS, NAMING, TALK, Step, examples, facts, histories, replayed, story
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from killing import killed_at_each_step
 from log.making import names_in, wait_for
@@ -286,6 +287,7 @@ def test_a_fork_is_the_session_that_its_parent_was_at_the_cut(steps: list[Step],
         told.play([("prompt", 1, "begin"), *steps])
         told.session.close()
         parent = told.session.path
+        assume(parent.exists())
         seqs = read(parent).seqs
         at = seqs[n % len(seqs)] if seqs and n % 3 else None
         before = parent.read_bytes()
@@ -298,9 +300,14 @@ def test_a_fork_is_the_session_that_its_parent_was_at_the_cut(steps: list[Step],
         for same in ("bodies", "parents", "path", "seqs", "conversation", "gaps", "labels", "turn"):
             if at is None:
                 expected = facts(then)
-            assert found[same] == expected[same], same
+            # What stood before the header is not in the fork, so its lines have other numbers.
+            assert unnumbered(found[same]) == unnumbered(expected[same]), same
         assert found["tokens"].own_input == 0
         assert head(child)["forkedFrom"]["seq"] == max(found["seqs"], default=0)
+
+
+def unnumbered(fact: object) -> str:
+    return re.sub(r"line \d+", "line N", repr(fact))
 
 
 def _prefix(parent: Path, state: State, position: int) -> Path:
