@@ -26,6 +26,7 @@ __all__ = [
 ]
 
 _MODULES: Final = {
+    "claude-code": "claude_code",
     "html": "html",
     "markdown": "markdown",
     "pi": "pi",

@@ -24,6 +24,7 @@ class Chain:
 
     Attributes:
         count: how many were drawn, which is the number of the entry drawn last.
+        end_id: the id of a rewind that only stands at the end of what was read.
     """
 
     def __init__(self, source_id: str, *, keep: bool = False) -> None:
@@ -32,6 +33,7 @@ class Chain:
         # An odd step goes through all 2^32 ids before one comes again.
         self._step = int.from_bytes(digest[:4], "big") | 1
         self._next = int.from_bytes(digest[4:8], "big")
+        self.end_id = digest[8:12].hex()
         self._ids: dict[str, str] = {}
         self._numbers: dict[str, int] = {}
         self._used: set[str] | None = set() if keep else None
@@ -44,13 +46,13 @@ class Chain:
         self.count += 1
         self._at = self._kept(key) or self._drawn()
         if key is not None:
-            self.call(key)
+            self._ids[key], self._numbers[key] = self._at, self.count
         return self._at
 
-    def call(self, key: str) -> None:
-        """Give the entry drawn last one more name."""
-        if self._at is not None:
-            self._ids[key], self._numbers[key] = self._at, self.count
+    def alias(self, key: str, other: str) -> None:
+        """Give the entry that has a name one more; nothing, if there is none."""
+        if other in self._ids:
+            self._ids[key], self._numbers[key] = self._ids[other], self._numbers[other]
 
     def id_of(self, key: str) -> str | None:
         """The id of the entry that has this name."""
@@ -70,6 +72,13 @@ class Chain:
         self.count += 1
         self._jumps.append((self.count, 0 if parent is None else self._numbers[parent]))
         return RewindEntry(id=self._drawn(), parent_id=to, timestamp=timestamp)
+
+    def closing(self, parent: str, timestamp: str) -> RewindEntry | None:
+        """What goes back to an entry at the end of the source as it is now. It has a name of its
+        own, so that more can be read of a source that grew."""
+        if self._ids.get(parent, self._at) == self._at:
+            return None
+        return RewindEntry(id=self.end_id, parent_id=self._ids[parent], timestamp=timestamp)
 
     def on_path(self, number: int) -> bool:
         """Whether an entry is on the path that the entry drawn last ends."""

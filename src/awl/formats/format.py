@@ -99,7 +99,9 @@ class Report:
         found = [f"{damaged}; only this is lost" for damaged in self.damage]
         if self.damaged > len(self.damage):
             found.append(f"and {self.damaged - len(self.damage)} more damaged lines")
-        found += [f"left out: {count} {what}" for what, count in sorted(self.left_out.items())]
+        found += [
+            f"left out: {count} {what}" for what, count in sorted(self.left_out.items()) if count
+        ]
         return found
 
 

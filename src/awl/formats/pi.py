@@ -27,7 +27,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
@@ -67,7 +67,7 @@ from awl.entries import (
 from awl.formats.chain import Chain
 from awl.formats.format import Facts, Format, Head, Imported, Keep, Place, Report, Source
 from awl.formats.payloads import from_base64
-from awl.formats.records import Lines, Records, head_of, lenient, size_of, time_of
+from awl.formats.records import Lines, Parts, Records, head_of, lenient, size_of, time_of
 from awl.log.blobs import BlobDamaged
 from awl.state import ROOT, import_text, is_prompt, summary_text
 
@@ -161,9 +161,12 @@ class _Block(msgspec.Struct, frozen=True, rename="camel", gc=False):
     mime_type: str = ""
 
 
+_BLOCKS: Final = Parts(_Block)
+
+
 class _Message(msgspec.Struct, frozen=True, rename="camel", gc=False):
     role: str
-    content: str | list[_Block] | None = None
+    content: str | list[msgspec.Raw] | None = None
     api: str = ""
     provider: str | None = None
     model: str | None = None
@@ -208,7 +211,7 @@ class _Record(msgspec.Struct, frozen=True, rename="camel", gc=False):
     tokens_before: int = 0
     usage: _Usage | None = None
     details: msgspec.Raw | None = None
-    content: str | list[_Block] | None = None
+    content: str | list[msgspec.Raw] | None = None
     replacement: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     parent_session: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
@@ -317,7 +320,7 @@ class _Reader:
         content = message.content
         if isinstance(content, str):
             return (Text(text=content),)
-        return tuple(map(self._block, content or ()))
+        return tuple(self._blocks(content or ()))
 
     def _answer(self, message: _Message, key: str) -> MessageEntry:
         content = message.content
@@ -326,7 +329,7 @@ class _Reader:
             blocks = (Text(text=content),)
         else:
             signed = message.api in _SIGNED or not message.api
-            blocks = tuple(self._block(block, signed) for block in content or ())
+            blocks = tuple(self._blocks(content or (), signed))
         if message.error_message is not None:
             raw = msgspec.json.encode({"errorMessage": message.error_message}).decode()
             blocks = (*blocks, Opaque(kind=f"{NAME}:error", raw=raw))
@@ -340,7 +343,13 @@ class _Reader:
         )
         return self._logged(key, logged)
 
-    def _block(self, block: _Block, signed: bool = True) -> ContentBlock:
+    def _blocks(self, raws: Sequence[msgspec.Raw], signed: bool = True) -> Iterator[ContentBlock]:
+        for raw, block in _BLOCKS(raws):
+            known = None if block is None else self._block(block, signed)
+            kind = f"{NAME}:{block.type if block else 'unknown'}"
+            yield known or Opaque(kind=kind, raw=bytes(raw).decode())
+
+    def _block(self, block: _Block, signed: bool) -> ContentBlock | None:
         match block.type:
             case "text":
                 return Text(text=block.text)
@@ -352,16 +361,14 @@ class _Reader:
             case "thinking":
                 return _thinking(block, signed)
             case "image":
-                image = from_base64(block.data, block.mime_type, self._keep)
-                if image is not None:
-                    return image
-        return Opaque(kind=f"{NAME}:{block.type}", raw=msgspec.json.encode(block).decode())
+                return from_base64(block.data, block.mime_type, self._keep)
+        return None
 
-    def _said(self, content: str | list[_Block] | None) -> tuple[str, tuple[Image, ...]]:
+    def _said(self, content: str | list[msgspec.Raw] | None) -> tuple[str, tuple[Image, ...]]:
         """The words and the images of a message that can hold nothing else."""
         if content is None or isinstance(content, str):
             return content or "", ()
-        blocks = list(map(self._block, content))
+        blocks = list(self._blocks(content))
         texts = "\n".join(block.text for block in blocks if isinstance(block, Text))
         return texts, tuple(block for block in blocks if isinstance(block, Image))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from types import NoneType, UnionType
@@ -161,6 +161,24 @@ class Records(Generic[T]):
             yield msgspec.json.encode(found), salvage(found, self._kind)
         else:
             self.lines.bad(why_bad(line))
+
+
+class Parts(Generic[T]):
+    """Decodes the parts of a record that are read one by one, so that one which is odd costs no
+    other: each comes with its bytes, and as None where it is not of the expected kind."""
+
+    def __init__(self, kind: type[T]) -> None:
+        self._kind = kind
+        self._decode = msgspec.json.Decoder(kind).decode
+
+    def __call__(self, raws: Iterable[msgspec.Raw]) -> Iterator[tuple[msgspec.Raw, T | None]]:
+        for raw in raws:
+            try:
+                part: T | None = self._decode(raw)
+            except Exception:
+                found = lenient(bytes(raw))
+                part = salvage(found, self._kind) if isinstance(found, dict) else None
+            yield raw, part
 
 
 def salvage(found: dict[str, Any], kind: type[T]) -> T | None:
