@@ -281,6 +281,27 @@ class EndEntry(EntryBase, frozen=True, kw_only=True, tag="end"):
     reason: str
 
 
+class GapEntry(EntryBase, frozen=True, kw_only=True, tag="gap"):
+    """Stands where a repair found something that nobody can read: so many lines, so many bytes."""
+
+    lines: int
+    size: int
+
+
+class RevisionEntry(EntryBase, frozen=True, kw_only=True, tag="revision"):
+    """This log is not as it was written: what `reason` ("repair" or "redaction") has changed.
+
+    `source_id` is the session that a repair was made of. `odd` are the seqs of entries that are not
+    as the format says and were kept so, `lost_blobs` the blobs that are named and not there.
+    """
+
+    reason: str
+    changes: tuple[str, ...] = ()
+    source_id: str | None = None
+    odd: tuple[int, ...] = ()
+    lost_blobs: tuple[str, ...] = ()
+
+
 class UnknownEntry(EntryBase, frozen=True, kw_only=True, tag="unknown"):
     """An entry of a type that this awl does not know: kept, shown, part of the chain."""
 
@@ -304,5 +325,7 @@ KnownEntry = (
     | ImportEntry
     | NoteEntry
     | EndEntry
+    | GapEntry
+    | RevisionEntry
 )
 Entry = KnownEntry | UnknownEntry

@@ -21,16 +21,18 @@ from awl.entries import (
     CondensationEntry,
     Entry,
     ForkPointEntry,
+    GapEntry,
     ImportEntry,
     MessageEntry,
     ModelChangeEntry,
     NoteEntry,
     PartialEntry,
+    RevisionEntry,
     RewindEntry,
     TitleEntry,
     ToolResultEntry,
 )
-from awl.state import ROOT, State, import_text, is_prompt, summary_text
+from awl.state import ROOT, State, gap_text, import_text, is_prompt, summary_text
 from awl.tools import Tool, all_tools
 
 KNOWN: Final = {
@@ -141,6 +143,10 @@ class _History:
                 )
             case TitleEntry():
                 self._divide(position, entry, f"named: {entry.title}")
+            case GapEntry():
+                self._divide(position, entry, gap_text(entry))
+            case RevisionEntry():
+                self._divide(position, entry, revision_text(entry), "\n".join(entry.changes))
             case _:
                 pass
 
@@ -229,6 +235,13 @@ class _History:
         draft.tools[place] = ToolLine(
             name=line.name, summary=line.summary, output=content, is_error=is_error
         )
+
+
+def revision_text(entry: RevisionEntry) -> str:
+    """That a log is not as it was written, and why."""
+    if entry.reason == "repair":
+        return f"repaired: a copy of {entry.source_id}" if entry.source_id else "repaired"
+    return "something was redacted" if entry.reason == "redaction" else f"changed: {entry.reason}"
 
 
 def _words(block: object) -> str:

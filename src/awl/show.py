@@ -19,12 +19,14 @@ from awl.entries import (
     EndEntry,
     Entry,
     ForkPointEntry,
+    GapEntry,
     ImportEntry,
     LabelEntry,
     MessageEntry,
     ModelChangeEntry,
     NoteEntry,
     PartialEntry,
+    RevisionEntry,
     TitleEntry,
     ToolCallEntry,
     ToolResultEntry,
@@ -35,7 +37,7 @@ from awl.log.line import loads
 from awl.log.scan import BLOCK, read_at
 from awl.printing import one_line
 from awl.replay import check_first_line, damage_notices, read
-from awl.state import entry_type
+from awl.state import entry_type, gap_text
 from awl.store.files import SessionInfo, Store, describe
 from awl.tree import Node, children_of, tree
 
@@ -209,6 +211,10 @@ def _said(entry: Entry) -> str:
             return f"{entry.new_session_id} at {entry.at}"
         case CompactionEntry():
             return f"{entry.tier}, {entry.cleared_count} outputs"
+        case GapEntry():
+            return gap_text(entry)
+        case RevisionEntry():
+            return f"{entry.reason}: {'; '.join(entry.changes)}"
     return ""
 
 

@@ -37,6 +37,7 @@ from awl.entries import (
     CondensationEntry,
     CwdChangeEntry,
     Entry,
+    GapEntry,
     Header,
     ImportEntry,
     LabelEntry,
@@ -197,6 +198,7 @@ class State:
         self.damage: list[Damage] = []
         self.findings: list[Finding] = []
         self.gaps: dict[int, str] = {}
+        self._marked: list[int] = []  # where a repair left a mark for what it could not read
         self.started: set[str] = set()
         self.labels: dict[str, str] = {}
         self.given_title: str | None = None
@@ -351,6 +353,8 @@ class State:
                 self.last_submitted = _asked(self.last_submitted, entry)
         elif isinstance(entry, CondensationEntry):
             usage = entry.usage
+        elif isinstance(entry, GapEntry):
+            self._marked.append(len(self.entries) - 1)
         elif isinstance(entry, ToolCallEntry):
             self.started.add(entry.tool_use_id)
         elif isinstance(entry, TitleEntry):
@@ -441,6 +445,10 @@ class State:
         elif isinstance(entry, NoteEntry):
             said = Message("user", (Text(text=entry.text), *entry.images))
             path.items.append(Item("note", said, position, seq, path.asked))
+        elif isinstance(entry, GapEntry):
+            gap = text_message("system", f"[awl: {gap_text(entry)}]")
+            path.items.append(Item("gap", gap, position, seq, path.asked))
+            path.submitted = NO_MODEL
 
     def _condensation(self, path: _Path, seq: int) -> int | None:
         """The position of the condensation that replaces this seq."""
@@ -664,9 +672,13 @@ class State:
     def _all_readable(self, first: int, until: int | None) -> bool:
         last = len(self.entries) if until is None else until
         last_seq = self.next_seq if until is None else self.seqs[until]
-        return last_seq - self.seqs[first] == last - first and not any(
-            first < before <= last and damage.acknowledged
-            for before, damage in zip(self._damaged_before, self.damage, strict=True)
+        return (
+            last_seq - self.seqs[first] == last - first
+            and not any(first < mark < last for mark in self._marked)
+            and not any(
+                first < before <= last and damage.acknowledged
+                for before, damage in zip(self._damaged_before, self.damage, strict=True)
+            )
         )
 
     def find(self, entry_id: str) -> int | None:
@@ -752,6 +764,13 @@ def import_text(entry: ImportEntry) -> str:
     """A legacy conversation as a model and a person read it."""
     first = f"This session had {entry.message_count} prior messages before durable logging existed."
     return "\n\n".join((first, *(f"{said.role}: {said.text}" for said in entry.messages)))
+
+
+def gap_text(entry: GapEntry) -> str:
+    """What a person and a model are told of what a repair could not read."""
+    lines = "a line" if entry.lines == 1 else f"{entry.lines} lines"
+    size = f" ({entry.size} bytes)" if entry.size else ""
+    return f"{lines} of the log{size} could not be repaired; what was said there is missing here"
 
 
 def _gap_text(damage: Damage) -> str:
