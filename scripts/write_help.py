@@ -34,6 +34,12 @@ tool_started, tool_output, tool_finished, notice, retrying, unsaved, saved, and 
 message_count, event_count, path, forked_from}; `status` is open, interrupted or idle. `awl sessions
 show ID --json` is {session, damage: [{line, start, end, reason}], entries}: the same facts, the
 lines that cannot be read, and the log's entries as they are.
+
+`awl sessions verify ID --json` is {session_id, path, ok, findings: [{severity, kind, text, line,
+start, end, lines, file}]}; without an ID, an array of these. `severity` is damage or note, [start,
+end) are the bytes of `lines` lines from `line` on; all of them 0 where no line is meant. `file` is
+the name of another file than the log, if it is one. What belongs to no session has an empty
+`session_id`.
 """
 
 

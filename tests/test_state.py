@@ -516,6 +516,21 @@ def test_not_started_needs_every_line_up_to_the_next_prompt(seen: bytes) -> None
     assert status(after) == ["not_started", "not_started"]
 
 
+def test_what_a_repair_could_not_read_is_a_gap_and_proves_nothing() -> None:
+    log = RawLog()
+    log.prompt("x")
+    log.calls("a")
+    log.add("gap", lines=1, size=30)
+    log.add("revision", reason="repair", sourceId="other", changes=["a line could not be read"])
+    state = log.state()
+    assert state.items[-1].kind == "gap"
+    assert said(state)[-1] == (
+        "[awl: a line of the log (30 bytes) could not be repaired; what was said there is missing"
+        " here]"
+    )
+    assert [state.call_status(call) for call in state.open_calls] == ["unknown"]
+
+
 def test_not_started_needs_every_seq_up_to_the_next_prompt() -> None:
     log = interrupted()
     log.prompt("y", seq=4, parentId="e3")

@@ -34,6 +34,7 @@ from awl.entries import (
     Entry,
     ForkedFrom,
     ForkPointEntry,
+    GapEntry,
     Header,
     ImportedText,
     ImportEntry,
@@ -45,6 +46,7 @@ from awl.entries import (
     NoteEntry,
     PartialBlock,
     PartialEntry,
+    RevisionEntry,
     RewindEntry,
     Summary,
     TitleEntry,
@@ -247,6 +249,15 @@ ENTRIES: list[Header | Entry] = [
             "seq": 20,
             "where": [1, {"deep": None}],
         },
+    ),
+    GapEntry(**stamped(21), lines=2, size=300),
+    RevisionEntry(
+        **stamped(22),
+        reason="repair",
+        changes=("line 5 could not be read",),
+        source_id=SESSION_ID,
+        odd=(3,),
+        lost_blobs=("ab" * 32,),
     ),
 ]
 

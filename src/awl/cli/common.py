@@ -53,8 +53,8 @@ def resolved(store: Store, query: str) -> Path:
         say_all(store.notices)
 
 
-def progress() -> Progress | None:
-    """Shows on a terminal how far the index is, if that takes longer than a moment."""
+def progress(doing: str = "indexing") -> Progress | None:
+    """Shows on a terminal how far something is, if that takes longer than a moment."""
     if not sys.stderr.isatty():
         return None
     import time
@@ -65,7 +65,7 @@ def progress() -> Progress | None:
         if time.monotonic() - begun > 0.5:
             share = 100 * done // max(total, 1)
             end = "\r\x1b[K" if done >= total else ""
-            click.echo(f"\rawl: indexing {share:3} % {end}", nl=False, err=True)
+            click.echo(f"\rawl: {doing} {share:3} % {end}", nl=False, err=True)
 
     return show
 

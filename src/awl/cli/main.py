@@ -11,6 +11,7 @@ import click
 from awl import __version__
 from awl.cli.common import InOrder, directory, say
 from awl.cli.config import config, migrate
+from awl.cli.health import verify
 from awl.cli.sessions import sessions
 from awl.cli.talking import LATEST, talk
 from awl.errors import AwlError
@@ -104,6 +105,7 @@ def cli(
     ctx.exit(talk(wanted, resume, prompt, output or "text", yes))
 
 
+sessions.add_command(verify)
 cli.add_command(sessions)
 cli.add_command(config)
 

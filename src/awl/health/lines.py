@@ -38,6 +38,7 @@ from awl.entries import (
     KnownEntry,
     LabelEntry,
     MessageEntry,
+    NoteEntry,
     RevisionEntry,
     RewindEntry,
     ToolCallEntry,
@@ -119,6 +120,7 @@ class Lines:
             CompactionEntry: self._compaction,
             ForkPointEntry: self._fork_point,
             LabelEntry: self._label,
+            NoteEntry: self._note,
             RevisionEntry: self._revision,
             UnknownEntry: self._unknown,
         }
@@ -167,7 +169,10 @@ class Lines:
 
     def end(self, end: int) -> list[Finding]:
         """What was found in the log, which ends at this byte, in the order of its lines."""
-        if self._at - 1 == end and (self.seqs or self.header):
+        last = self._findings[-1] if self._findings else None
+        if last is not None and last.kind == "tail":
+            pass  # it was said already
+        elif self._at - 1 == end and (self.seqs or self.header):
             self._note_at_end("the last line lacks its newline", end, end)
         elif 0 < self._at < end:
             self._note_at_end("blank lines at the end", self._at, end)
@@ -262,8 +267,9 @@ class Lines:
                 self._without_parent(name, goes_back, line, seq, expected)
                 return
             if not goes_back and entry.seq and name != self._under:
+                followed = "nothing" if name is None else _shown(name)
                 text = (
-                    f"it follows {_shown(name)} and not the entry before it, although it is no"
+                    f"it follows {followed} and not the entry before it, although it is no"
                     " rewind: what lies between is hidden"
                 )
                 self._find("damage", "parent", line, text)
@@ -329,6 +335,15 @@ class Lines:
 
     def _started(self, entry: ToolCallEntry, line: Line, seq: int) -> None:
         self._answered(entry.tool_use_id, line)
+
+    def _note(self, entry: NoteEntry, line: Line, seq: int) -> None:
+        self._payloads(entry.images, None, line)
+        self._mention(entry.record)
+
+    def _mention(self, value: Any) -> None:
+        """What another program wrote may name blobs in its own way."""
+        with contextlib.suppress(ValueError, RecursionError):
+            self.mentioned.update(_BLOB_NAME.findall(json.dumps(value)))
 
     def _payloads(self, images: tuple[Image, ...], output: BlobRef | None, line: Line) -> None:
         for image in images:
@@ -410,8 +425,7 @@ class Lines:
         self._noted.update(entry.odd)
 
     def _unknown(self, entry: UnknownEntry, line: Line, seq: int) -> None:
-        with contextlib.suppress(ValueError, RecursionError):
-            self.mentioned.update(_BLOB_NAME.findall(json.dumps(entry.raw)))
+        self._mention(entry.raw)
         if entry.kind in _ENTRY_TYPES:
             self._excusable[len(self._findings)] = seq
             text = (

@@ -1,0 +1,56 @@
+"""Checking a log takes a few bytes an entry, however large it is."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from log.making import HEADER, message
+
+from awl.log.line import encode
+
+CHECK = """
+import resource, sys
+from pathlib import Path
+from awl.health.verify import verify
+assert verify(Path(sys.argv[1])).ok
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+def large_log(path: Path, size: int) -> Path:
+    """A sound log of about this many bytes, of entries of some 660."""
+    words = "word " * 100
+    with path.open("wb") as file:
+        file.write(encode(HEADER))
+        seq = 0
+        while file.tell() < size:
+            seq += 1
+            file.write(encode(message(seq, f"{seq} {words}")))
+    path.chmod(0o600)
+    return path
+
+
+def peak(code: str, path: Path) -> int:
+    """The memory that a process needs at most, in bytes."""
+    done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, check=True)
+    return int(done.stdout) * (1 if sys.platform == "darwin" else 1024)
+
+
+def test_memory_grows_with_the_number_of_entries_not_with_the_log(tmp_path: Path) -> None:
+    small, large = 8 << 20, 40 << 20
+    before = peak(CHECK, large_log(tmp_path / "small.jsonl", small))
+    after = peak(CHECK, large_log(tmp_path / "large.jsonl", large))
+    assert after - before < 0.25 * (large - small)
+
+
+@pytest.mark.long
+def test_a_log_of_a_gigabyte_takes_a_tenth_of_it(tmp_path: Path) -> None:
+    path = large_log(tmp_path / "large.jsonl", 1 << 30)
+    try:
+        assert peak(CHECK, path) < 0.1 * (1 << 30)
+    finally:
+        os.unlink(path)  # noqa: PTH108
