@@ -155,7 +155,8 @@ def _store(name: str, module: str) -> Store:
     python = environment / "bin" / "python"
     if not python.exists():
         print(f"making an environment for {name} ...", file=sys.stderr, flush=True)
-        made = ["uv", "venv", "-q", "--allow-existing", "--python", ">=3.12", str(environment)]
+        made = ["uv", "venv", "-q", "--allow-existing", "--no-python-downloads"]
+        made += ["--python", _newer_python(), str(environment)]
         filled = ["uv", "pip", "install", "-q", "-p", str(python), *needs]
         for command in (made, filled):
             done = subprocess.run(command, capture_output=True, text=True)
@@ -164,6 +165,22 @@ def _store(name: str, module: str) -> Store:
                 problem = (done.stderr.strip().splitlines() or ["it cannot be installed"])[0]
                 return Store(name, adapter, str(python), problem=problem)
     return Store(name, adapter, str(python))
+
+
+def _newer_python() -> str:
+    """An interpreter that all peers run on; some need Python 3.12."""
+    if sys.version_info >= (3, 12):
+        return sys.executable
+    places = [*map(Path, os.environ.get("PATH", "").split(os.pathsep))]
+    places += sorted(Path.home().glob(".pyenv/versions/3.1[2-9]*/bin"))
+    names = ("python3.12", "python3.13", "python3.14")
+    found = (place / name for place in places for name in names)
+    return next((str(path) for path in found if path.exists() and _runs(path)), ">=3.12")
+
+
+def _runs(python: Path) -> bool:
+    """Whether it is an interpreter, and not the stand-in of one that is not chosen."""
+    return subprocess.run([python, "-c", "pass"], capture_output=True).returncode == 0
 
 
 def _needs(adapter: Path) -> list[str]:

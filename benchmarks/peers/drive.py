@@ -1,7 +1,7 @@
 """One measured step of one store, in its own environment: `python drive.py ADAPTER STEP FOLDER N`.
 
 Prints the seconds that the step took and what it counted, as JSON. What is not measured (imports,
-opening, making the texts) happens before the clock starts.
+opening, making the texts, the first list) happens before the clock starts.
 """
 
 import importlib.util
@@ -20,6 +20,8 @@ peer = module.Peer(folder)
 texts = [f"{n}: " + "words of a message " * 15 for n in range(count)]
 if step == "append":
     peer.append(texts[:5])
+if step == "list":
+    peer.list()
 begun = time.perf_counter()
 found = {
     "append": lambda: peer.append(texts),

@@ -6,7 +6,7 @@ import sqlite_utils
 from llm.logs import LogStore
 from llm.parts import Message, TextPart
 
-NEEDS = ("llm",)
+NEEDS = ("llm", "sqlite-utils")
 
 
 def message(text: str, n: int) -> Message:
