@@ -12,16 +12,13 @@ from formats.counting import JSON
 from test_view import assert_accepted, check
 
 from awl.conversation import ModelRef, text_message
-from awl.entries import Entry, ImportEntry, LoggedMessage, MessageEntry
-from awl.formats import Format, Imported
-from awl.log.blobs import Blobs
-from awl.log.line import encode
-from awl.log.names import log_path
+from awl.entries import Entry, LoggedMessage, MessageEntry
+from awl.formats import Facts, Format, Report
 from awl.replay import read
-from awl.session import Session, new_header
+from awl.session import Session
 from awl.show import Range, as_json
 from awl.state import State
-from awl.store.importing import Strung
+from awl.store.importing import Brought, Importer
 from awl.view import view
 
 DATA = Path(__file__).parent.parent / "data" / "formats"
@@ -32,7 +29,15 @@ class Landed:
     """A source that became a log."""
 
     log: Path
-    source: Imported
+    source: Brought
+
+    @property
+    def facts(self) -> Facts:
+        return self.source.source
+
+    @property
+    def report(self) -> Report:
+        return self.source.report
 
     @property
     def state(self) -> State:
@@ -50,38 +55,15 @@ class Landed:
 
 
 def land(source: Path, known: Format, root: Path) -> Landed:
-    """Read a source into a log below `root`; neither its bytes nor its times change."""
-    assert known.read is not None
+    """Import a source into a store at `root`; neither its bytes nor its times change."""
     before = [(file, file.read_bytes(), file.stat().st_mtime_ns) for file in _files(source)]
-    header = new_header(str(root), ModelRef("x", "y"))
-    log = log_path(root, str(root), header.timestamp, header.id)
-    log.parent.mkdir(parents=True, exist_ok=True)
-    found = known.read(source, Blobs(log).put)
-    facts = found.facts
-    header = new_header(
-        facts.cwd or str(root),
-        ModelRef(facts.provider or "unknown", facts.model or "unknown"),
-        session_id=header.id,
-        created=facts.created or header.timestamp,
-    )
-    first = ImportEntry(
-        id="0f0f0f0f",
-        parent_id=None,
-        timestamp=header.timestamp,
-        seq=1,
-        source=facts.source,
-        source_id=facts.source_id,
-        source_path=str(source),
-        message_count=0,
-    )
-    with log.open("wb") as file:
-        file.write(encode(header) + encode(first))
-        for entry in Strung(found.entries, first.id, 1, [1]):
-            file.write(encode(entry))
+    root.mkdir(parents=True, exist_ok=True)
+    brought = Importer(root, (), str(root)).bring(source, known)
     for path, data, changed in before:
         assert path.read_bytes() == data, "the source was changed"
         assert path.stat().st_mtime_ns == changed, "the source was touched"
-    return Landed(log, found)
+    assert brought.path is not None, brought.outcome
+    return Landed(brought.path, brought)
 
 
 def _files(source: Path) -> list[Path]:

@@ -67,7 +67,7 @@ def test_everything_comes_over(tmp_path: Path, path: Path) -> None:
     landed = land(path, CLAUDE, tmp_path)
     assert count_awl(landed.shown) == count_claude(path)
     assert_sound(landed)
-    facts = landed.source.facts
+    facts = landed.facts
     assert (facts.source_id, facts.cwd) == (path.stem, "/home/dev/claude-demo")
     assert (facts.provider, facts.model) == ("anthropic", "" if "a86e" in path.name else MODEL)
 
@@ -122,7 +122,7 @@ def test_a_killed_session_says_so(tmp_path: Path) -> None:
 
 def test_copies_of_requests_are_left_out_and_named(tmp_path: Path) -> None:
     landed = land(LONG, CLAUDE, tmp_path)
-    said = "\n".join(landed.source.report.lines())
+    said = "\n".join(landed.report.lines())
     assert "copies of requests" in said
     kinds = {entry.kind for entry in landed.entries if isinstance(entry, UnknownEntry)}
     assert kinds
@@ -319,7 +319,7 @@ def test_titles_names_and_what_was_said_in_between(tmp_path: Path) -> None:
     assert titles == ["Of this", "Machine", "Mine"]
     (note,) = [one for one in landed.entries if isinstance(one, NoteEntry)]
     assert note.text == "faster"
-    assert landed.source.report.left_out["titles of other sessions"] == 1
+    assert landed.report.left_out["titles of other sessions"] == 1
     assert "faster" in str(view(landed.state, ANYONE).messages)
 
 
@@ -351,7 +351,7 @@ def test_models_pictures_and_odd_blocks(tmp_path: Path) -> None:
     blocks = [block for item in landed.state.items for block in item.message.content]
     assert RedactedThinking(data="c2Vj") in blocks
     assert Text(text="API Error") in blocks
-    left_out = landed.source.report.left_out
+    left_out = landed.report.left_out
     assert left_out["parts of results that are no text and no image"] == 1
 
 
@@ -363,7 +363,7 @@ def test_lines_that_were_written_twice_come_once(tmp_path: Path) -> None:
     path = file.write(tmp_path / "claude")
     landed = land(path, CLAUDE, tmp_path / "awl")
     assert (count_awl(landed.shown).prompts, count_awl(landed.shown).answers) == (1, 1)
-    assert landed.source.report.left_out["records that were there twice"] == 2
+    assert landed.report.left_out["records that were there twice"] == 2
 
 
 def test_conversations_of_subagents_in_files_of_their_own_are_named(tmp_path: Path) -> None:
@@ -375,9 +375,9 @@ def test_conversations_of_subagents_in_files_of_their_own_are_named(tmp_path: Pa
     file.ask("help", None, isSidechain=True, agentId="7")
     agent.write_text(given(file.records[0]) + "\n")
     landed = land(tmp_path / "claude" / LONG.name, CLAUDE, tmp_path / "awl")
-    assert f"1 conversations of subagents, in {folder}" in "\n".join(landed.source.report.lines())
+    assert f"1 conversations of subagents, in {folder}" in "\n".join(landed.report.lines())
     assert CLAUDE.belongs(agent)
-    assert land(agent, CLAUDE, tmp_path / "awl2").source.facts.source_id == "agent-7"
+    assert land(agent, CLAUDE, tmp_path / "awl2").facts.source_id == "agent-7"
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem[:4])
@@ -390,6 +390,6 @@ def test_cut_and_garbled_it_costs_that_alone(tmp_path: Path, path: Path) -> None
         counts = count_claude(cut)
         cut.write_bytes(b"".join(lines[:kept]) + lines[kept][:-20])
         landed = land(cut, CLAUDE, tmp_path / f"awl{number}")
-        assert landed.source.report.damaged == 1
+        assert landed.report.damaged == 1
         assert count_awl(landed.shown) == counts
         assert_sound(landed)

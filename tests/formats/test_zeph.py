@@ -170,7 +170,7 @@ def test_everything_comes_over_and_is_where_it_was(tmp_path: Path) -> None:
     assert any(isinstance(entry, EndEntry) for entry in entries)
     kinds = [entry.kind for entry in entries if isinstance(entry, UnknownEntry)]
     assert kinds == ["zeph:compaction", "zeph:weather"]
-    facts = landed.source.facts
+    facts = landed.facts
     assert (facts.source_id, facts.cwd) == ("one", "/home/dev/zeph-demo")
     assert (facts.provider, facts.model) == ("claude", "sonnet")
     assert facts.created == "2026-04-25T17:40:15.990Z"
@@ -317,13 +317,13 @@ def test_a_session_from_before_there_were_logs_keeps_its_summary(tmp_path: Path)
     assert events[1]["kind"] == log.events[1]["kind"]
 
 
-@pytest.mark.parametrize("kept", range(21))
+@pytest.mark.parametrize("kept", range(1, 21))
 def test_killed_anywhere_it_goes_on(tmp_path: Path, kept: int) -> None:
     log = everything(tmp_path / "one")
     del log.events[kept + 1 :]
     path = log.write('{"seq":99,"ts_ms":17771')
     landed = land(path, ZEPH, tmp_path / "awl")
-    assert landed.source.report.damaged == 1
+    assert landed.report.damaged == 1
     path.write_bytes(path.read_bytes()[:-23])
     assert count_awl(landed.shown) == count_zeph(path)
     assert_sound(landed)

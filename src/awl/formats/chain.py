@@ -24,7 +24,7 @@ class Chain:
 
     Attributes:
         count: how many were drawn, which is the number of the entry drawn last.
-        end_id: the id of a rewind that only stands at the end of what was read.
+        import_id: the id of the `import` entry before them all.
     """
 
     def __init__(self, source_id: str, *, keep: bool = False) -> None:
@@ -33,7 +33,8 @@ class Chain:
         # An odd step goes through all 2^32 ids before one comes again.
         self._step = int.from_bytes(digest[:4], "big") | 1
         self._next = int.from_bytes(digest[4:8], "big")
-        self.end_id = digest[8:12].hex()
+        self.import_id = digest[8:12].hex()
+        self._salt = digest[12:]
         self._ids: dict[str, str] = {}
         self._numbers: dict[str, int] = {}
         self._used: set[str] | None = set() if keep else None
@@ -74,11 +75,16 @@ class Chain:
         return RewindEntry(id=self._drawn(), parent_id=to, timestamp=timestamp)
 
     def closing(self, parent: str, timestamp: str) -> RewindEntry | None:
-        """What goes back to an entry at the end of the source as it is now. It has a name of its
-        own, so that more can be read of a source that grew."""
+        """What goes back to an entry at the end of the source as it is now. It has no number, so
+        that more can be read of a source that grew."""
         if self._ids.get(parent, self._at) == self._at:
             return None
-        return RewindEntry(id=self.end_id, parent_id=self._ids[parent], timestamp=timestamp)
+        name = self.passing_id("end", self.count)
+        return RewindEntry(id=name, parent_id=self._ids[parent], timestamp=timestamp)
+
+    def passing_id(self, what: str, count: int) -> str:
+        """The id of something that stands behind so many entries and has no number itself."""
+        return hashlib.sha256(self._salt + f"{what} {count}".encode()).hexdigest()[:8]
 
     def on_path(self, number: int) -> bool:
         """Whether an entry is on the path that the entry drawn last ends."""

@@ -109,8 +109,8 @@ class Report:
 class Imported:
     """A session of another program while it is read.
 
-    `entries` can be walked once. `size` is how many bytes the source has, for progress, and `at`
-    tells how many of them were read.
+    `entries` can be walked once; their ids are of a `Chain` of the facts' `source_id`. `size` is
+    how many bytes the source has, for progress, and `at` tells how many of them were read.
     """
 
     facts: Facts

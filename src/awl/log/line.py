@@ -92,21 +92,25 @@ _STAMPS: Final = frozenset({"type", "id", "parentId", "timestamp", "seq", "turnI
 
 def encode(entry: Header | Entry) -> bytes:
     """The line of an entry, newline included. Lone surrogates become U+FFFD."""
-    return encode_held(entry)[0]
+    return _escaped(_written(entry)[0]) + b"\n"
 
 
 def encode_held(entry: EntryT) -> tuple[bytes, EntryT]:
     """The line of an entry, and the entry as that line holds it."""
-    plain = _stamped_raw(entry) if isinstance(entry, UnknownEntry) else entry
-    try:
-        data = _encoder.encode(plain)
-        differs = isinstance(plain, dict) or b'"providerData":' in data
-    except UnicodeEncodeError:
-        data = _encoder.encode(loads(json.dumps(msgspec.to_builtins(plain))))
-        differs = True
+    data, differs = _written(entry)
     if differs:  # a surrogate is gone, or a NaN, or a tuple has become a list
         entry = _read_back(entry, data)
     return _escaped(data) + b"\n", entry
+
+
+def _written(entry: Header | Entry) -> tuple[bytes, bool]:
+    """The object of an entry, and whether it may hold the entry otherwise than it was given."""
+    plain = _stamped_raw(entry) if isinstance(entry, UnknownEntry) else entry
+    try:
+        data = _encoder.encode(plain)
+    except UnicodeEncodeError:
+        return _encoder.encode(loads(json.dumps(msgspec.to_builtins(plain)))), True
+    return data, isinstance(plain, dict) or b'"providerData":' in data
 
 
 def _escaped(data: bytes) -> bytes:

@@ -1,61 +1,614 @@
-"""Another program's session becomes one of awl's."""
+"""Another program's session becomes one of awl's.
+
+A new session is a header, one `import` entry and the entries of the source; it is there whole or
+not at all. A source that was imported before is compared with what came of it, entry by entry: its
+ids are the same each time. What is new in it goes on behind, unless the copy here has turns of its
+own: then the source comes as another session. The `import` entry says how far a source was read; of
+a continuation it is the last, so that one which was broken off goes on where it stopped.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import hashlib
+import os
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
+from typing import Final, Literal
 
 import msgspec
 
+from awl.conversation import ContentBlock, Image, ModelRef, ToolResult, ToolUse
 from awl.entries import (
     CompactionEntry,
     CondensationEntry,
     Entry,
     ForkPointEntry,
+    Header,
+    ImportEntry,
+    MessageEntry,
+    ModelChangeEntry,
+    NoteEntry,
+    PartialEntry,
     RewindEntry,
+    ToolCallEntry,
+    ToolResultEntry,
+    Usage,
+)
+from awl.errors import AwlError
+from awl.formats import Facts, Format, Imported, Report
+from awl.formats.chain import Chain
+from awl.formats.format import Keep, refer
+from awl.log.birth import birth, sweep
+from awl.log.blobs import Blobs
+from awl.log.file import LogFile, write_all
+from awl.log.line import BadLine, Outer, decode, encode
+from awl.log.names import log_path, now
+from awl.log.scan import Damage, read_at, scan
+from awl.replay import replay
+from awl.session import new_header
+from awl.state import is_prompt
+
+Outcome = Literal["new", "grown", "same", "apart", "empty"]
+"""What came of a source: a new session; more of one that was here; nothing, as it was here already;
+another session, as the one here has gone its own way; nothing, as there are no messages in it."""
+
+Progress = Callable[[int, int], None]
+"""Told how many bytes of a source were read, and how many it has."""
+
+_CHUNK: Final = 1 << 20
+_TAIL: Final = 64 << 10
+_UNCOUNTED: Final = 10**9 - 1
+_OWN: Final = (
+    CompactionEntry,
+    CondensationEntry,
+    MessageEntry,
+    ModelChangeEntry,
+    NoteEntry,
+    PartialEntry,
+    RewindEntry,
+    ToolCallEntry,
+    ToolResultEntry,
 )
 
-Place = "Callable[[int], int]"
+
+class NotImportable(AwlError):
+    """A format is written by awl and never read."""
+
+    def __init__(self, known: Format) -> None:
+        super().__init__(f"{known.title} is a format that awl writes and does not read")
+
+
+@dataclass(slots=True)
+class Tally:
+    """What entries hold."""
+
+    messages: int = 0
+    prompts: int = 0
+    answers: int = 0
+    calls: int = 0
+    results: int = 0
+    errors: int = 0
+    images: int = 0
+    others: int = 0
+
+    def take(self, entry: Entry) -> None:
+        """Count an entry."""
+        if not isinstance(entry, MessageEntry):
+            self.others += not isinstance(entry, RewindEntry)
+            if isinstance(entry, NoteEntry):
+                self.images += len(entry.images)
+            return
+        message = entry.message
+        self.messages += 1
+        self.answers += message.role == "assistant"
+        self.prompts += message.role == "user" and is_prompt(message.said())
+        for block in message.content:
+            self._block(block)
+
+    def _block(self, block: ContentBlock) -> None:
+        if isinstance(block, ToolUse):
+            self.calls += 1
+        elif isinstance(block, ToolResult):
+            self.results += 1
+            self.errors += block.is_error
+            self.images += len(block.images)
+        elif isinstance(block, Image):
+            self.images += 1
+
+    def __str__(self) -> str:
+        counts = {
+            "prompts": self.prompts,
+            "answers": self.answers,
+            "tool calls": self.calls,
+            "results": self.results,
+            "errors among them": self.errors,
+            "images": self.images,
+            "other entries": self.others,
+        }
+        return ", ".join(f"{count} {what}" for what, count in counts.items() if count) or "nothing"
+
+
+@dataclass(slots=True)
+class Brought:
+    """What came of importing one source.
+
+    `session_id` and `path` are those of the session that holds it now; empty and None where none
+    does, and in a dry run where none did. `tally` counts what came now. `reason`: why a source that
+    was here already came as another session.
+    """
+
+    source: Facts
+    outcome: Outcome
+    tally: Tally
+    report: Report
+    session_id: str = ""
+    path: Path | None = None
+    reason: str = ""
+
+
+class Importer:
+    """Imports into the sessions below a folder.
+
+    Args:
+        root: the folder of all sessions.
+        logs: the logs there are; walked once, with the first source.
+        cwd: the directory of sessions whose source names none.
+        dry_run: read everything and write nothing.
+    """
+
+    def __init__(
+        self, root: Path, logs: Iterable[Path], cwd: str, *, dry_run: bool = False
+    ) -> None:
+        self._root = root
+        self._logs = logs
+        self._cwd = cwd
+        self._dry_run = dry_run
+        self._known: dict[tuple[str, str], list[Path]] | None = None
+
+    def bring(self, source: Path, known: Format, progress: Progress | None = None) -> Brought:
+        """Import a file, which is only read.
+
+        Raises:
+            NotImportable: its format is only written.
+            SessionBusy: it grew, and the session that it became is open elsewhere.
+            AwlError, OSError: it cannot be read, or the session not be written.
+        """
+        if known.read is None:
+            raise NotImportable(known)
+        job = _Job(source, known.read, mark_of(source), progress)
+        if self._known is None:
+            self._known = _imported(self._logs)
+        facts = job.read(refer).facts
+        key = (facts.source, facts.source_id or str(source.resolve()))
+        before = self._known.setdefault(key, [])
+        brought = self._again(job, before[-1]) if before else self._new(job)
+        if brought.path is not None and brought.outcome in ("new", "apart"):
+            before.append(brought.path)
+        return brought
+
+    def _new(
+        self, job: _Job, outcome: Literal["new", "apart"] = "new", reason: str = ""
+    ) -> Brought:
+        tally = Tally()
+        if self._dry_run:
+            found = job.read(refer)
+            for entry in found.entries:
+                tally.take(entry)
+            so_far: Outcome = outcome if tally.messages else "empty"
+            return Brought(found.facts, so_far, tally, found.report, reason=reason)
+        facts = job.read(refer).facts
+        header = _header(facts, self._cwd)
+        path = log_path(self._root, header.cwd, header.timestamp, header.id)
+        sweep(path.parent)
+        try:
+            with birth(path) as log:
+                found = job.read(log.blobs.put)
+                log.write(encode(header))
+                start = os.fstat(log.fd).st_size
+                first = _record(job, facts)
+                log.write(encode(first))
+                for lines in _lines(Strung(found.entries, first.id, 1, [1]), tally):
+                    log.write(lines)
+                if not tally.messages:
+                    raise _Empty
+                _write_count(log.fd, start, first, tally.messages)
+        except _Empty:
+            return Brought(facts, "empty", tally, found.report)
+        return Brought(facts, outcome, tally, found.report, header.id, path, reason)
+
+    def _again(self, job: _Job, path: Path) -> Brought:
+        """Import a source that was imported before."""
+        found = job.read(refer)
+        session_id, mark = _imported_as(path, found.facts)
+        if mark == job.mark:
+            return Brought(found.facts, "same", Tally(), Report(), session_id, path)
+        log = None if self._dry_run else LogFile.open(path)
+        fd = os.open(path, os.O_RDONLY) if log is None else log.fd
+        try:
+            compared = _Comparison(fd, found)
+            if compared.reason:
+                return self._new(job, "apart", compared.reason)
+            if not compared.grew:
+                return Brought(found.facts, "same", Tally(), found.report, session_id, path)
+            return self._go_on(job, compared, log, path, session_id)
+        finally:
+            if log is None:
+                os.close(fd)
+            else:
+                log.close()
+
+    def _go_on(
+        self, job: _Job, compared: _Comparison, log: LogFile | None, path: Path, session_id: str
+    ) -> Brought:
+        """Append what is new in a source."""
+        tally = Tally()
+        found = job.read(refer if log is None else Blobs(path).put)
+        rest = islice(found.entries, compared.number, None)
+        if log is None:
+            for entry in chain((*compared.extra,), rest):
+                tally.take(entry)
+            return Brought(found.facts, "grown", tally, found.report, session_id, path)
+        state, _ = replay(log.fd, path, log.recovery.lost_lines, lazily=True)
+        parent, seq = state.leaf_id or "", state.next_seq - 1
+        strung = Strung(rest, parent, seq, compared.places, compared.extra)
+        if compared.closed:
+            name = Chain(found.facts.source_id).passing_id("back", compared.number)
+            strung.extra.insert(0, RewindEntry(id=name, parent_id=compared.last, timestamp=now()))
+        for lines in _lines(strung, tally):
+            log.append(lines)
+        through = msgspec.structs.replace(
+            _record(job, found.facts),
+            id=secrets.token_hex(4),
+            parent_id=strung.parent,
+            seq=strung.seq + 1,
+            message_count=tally.messages,
+        )
+        log.append(encode(through))
+        return Brought(found.facts, "grown", tally, found.report, session_id, path)
+
+
+class _Empty(Exception):
+    """A source holds no message."""
+
+
+@dataclass(slots=True)
+class _Job:
+    """A source that is to be imported, and how far it goes."""
+
+    source: Path
+    reader: Callable[[Path, Keep], Imported]
+    mark: str
+    progress: Progress | None
+
+    def read(self, keep: Keep) -> Imported:
+        found = self.reader(self.source, keep)
+        if self.progress is not None:
+            found.entries = _watched(found, self.progress)
+        return found
 
 
 class Strung:
     """Entries of a source as they stand in a log: each with its parent and seq.
 
-    `parent` and `seq` are those of the entry before the first; `places` are the seqs of the entries
-    that came before from the same source, the `import` entry's first.
+    `parent` and `seq` are those of the entry before the first, and after that of the last one that
+    was given. `places` are the seqs of the entries that came before from the same source, the
+    `import` entry's first. `extra` come first and have no number among them.
     """
 
-    def __init__(self, entries: Iterable[Entry], parent: str, seq: int, places: list[int]) -> None:
+    def __init__(
+        self,
+        entries: Iterable[Entry],
+        parent: str,
+        seq: int,
+        places: list[int],
+        extra: Sequence[Entry] = (),
+    ) -> None:
+        self.parent = parent
+        self.seq = seq
         self._entries = entries
-        self._parent = parent
-        self._seq = seq
-        self._shift = seq - len(places) + 1
+        self.extra = list(extra)
         self._places = places
         self._time = ""
 
     def __iter__(self) -> Iterator[Entry]:
+        for entry in self.extra:
+            yield self._placed(entry)
+        self._shift = self.seq + 1 - len(self._places)
         for entry in self._entries:
-            self._seq += 1
-            self._time = entry.timestamp or self._time
-            strung = msgspec.structs.replace(
-                self._named(entry),
-                parent_id=entry.parent_id if isinstance(entry, RewindEntry) else self._parent,
-                seq=self._seq,
-                timestamp=self._time,
-            )
-            self._parent = entry.id
-            yield strung
+            if type(entry) in _NAMING:
+                entry = with_seqs(entry, self._seq_of)
+            yield self._placed(entry)
 
-    def _named(self, entry: Entry) -> Entry:
-        """The entry with the seqs that it names as they are in the log."""
-        if isinstance(entry, CondensationEntry):
-            lo, hi = entry.replaced
-            return msgspec.structs.replace(entry, replaced=(self._seq_of(lo), self._seq_of(hi)))
-        if isinstance(entry, CompactionEntry) and entry.cleared:
-            cleared = tuple(map(self._seq_of, entry.cleared))
-            return msgspec.structs.replace(entry, cleared=cleared)
-        if isinstance(entry, ForkPointEntry):
-            return msgspec.structs.replace(entry, at=self._seq_of(entry.at))
-        return entry
+    def _placed(self, entry: Entry) -> Entry:
+        self.seq += 1
+        self._time = entry.timestamp or self._time
+        placed = msgspec.structs.replace(
+            entry,
+            parent_id=entry.parent_id if isinstance(entry, RewindEntry) else self.parent,
+            seq=self.seq,
+            timestamp=self._time,
+        )
+        self.parent = entry.id
+        return placed
 
     def _seq_of(self, number: int) -> int:
         return self._places[number] if number < len(self._places) else number + self._shift
+
+
+_NAMING: Final = frozenset({CondensationEntry, CompactionEntry, ForkPointEntry})
+"""Entries that name others by their number in the source."""
+
+
+def with_seqs(entry: Entry, seq_of: Callable[[int], int]) -> Entry:
+    """An entry with the seqs of those that it names by number."""
+    if isinstance(entry, CondensationEntry):
+        lo, hi = entry.replaced
+        return msgspec.structs.replace(entry, replaced=(seq_of(lo), seq_of(hi)))
+    if isinstance(entry, CompactionEntry):
+        return msgspec.structs.replace(entry, cleared=tuple(map(seq_of, entry.cleared)))
+    if isinstance(entry, ForkPointEntry):
+        return msgspec.structs.replace(entry, at=seq_of(entry.at))
+    return entry
+
+
+class _Comparison:
+    """A source beside the log that it became.
+
+    Attributes:
+        places: the seqs of its entries in the log, the `import` entry's first.
+        number: how many of its entries the log has.
+        extra: what its last message there lacks, as a message.
+        grew: whether there is more in the source.
+        last: the id of its last entry in the log.
+        closed: whether the log went back to the end of the main path behind it.
+        reason: why the source cannot go on in this log; empty if it can.
+    """
+
+    def __init__(self, fd: int, found: Imported) -> None:
+        self.places: list[int] = []
+        self.number = 0
+        self.extra: tuple[Entry, ...] = ()
+        self.grew = False
+        self.last = ""
+        self.closed = False
+        self.reason = ""
+        self._fd = fd
+        self._names = Chain(found.facts.source_id)
+        self._there = _entries(fd)
+        self._next = next(self._there, None)
+        self._compare(found.entries)
+
+    def _compare(self, entries: Iterator[Entry]) -> None:
+        self._pass_until(self._names.import_id)
+        if self._next is None:
+            self.reason = "the session here does not tell how it was imported"
+            return
+        self.places.append(self._next.entry.seq)
+        self._step()
+        for entry in entries:
+            if entry.id == self._passing("end"):
+                continue
+            self._pass_until(entry.id)
+            if self.reason:
+                return
+            if self._next is None or self.extra:
+                self.grew = True
+                break
+            if not self._agrees(entry):
+                self.reason = "what was imported of it reads otherwise now"
+                return
+        else:
+            self.grew = bool(self.extra)
+        while self._next is not None and not self.reason:
+            self._pass()
+
+    def _pass_until(self, name: str) -> None:
+        """Pass over what did not come from the source."""
+        while self._next is not None and self._next.entry.id != name and not self.reason:
+            self._pass()
+
+    def _pass(self) -> None:
+        assert self._next is not None
+        entry = self._next.entry
+        if entry.id == self._passing("end"):
+            self.closed = True
+        elif entry.id == self._passing("back"):
+            self.closed = False
+        elif entry.turn_id is not None or (isinstance(entry, _OWN) and self.places):
+            self.reason = "the session here has turns of its own"
+        self._step()
+
+    def _passing(self, what: str) -> str:
+        """The id of a rewind that stands here for the end of the source only."""
+        return self._names.passing_id(what, self.number)
+
+    def _step(self) -> None:
+        self._next = next(self._there, None)
+
+    def _agrees(self, entry: Entry) -> bool:
+        """Whether the log has an entry of the source, perhaps only the first part of a message."""
+        assert self._next is not None
+        there = self._next
+        seq_of = self.places.__getitem__
+        try:
+            named = with_seqs(entry, seq_of)
+        except IndexError:
+            return False
+        placed = msgspec.structs.replace(
+            named,
+            parent_id=there.entry.parent_id,
+            seq=there.entry.seq,
+            timestamp=named.timestamp or there.entry.timestamp,
+        )
+        self._step()
+        agrees = encode(placed) == there.line + b"\n"
+        if not agrees and isinstance(entry, MessageEntry) and isinstance(there.entry, MessageEntry):
+            agrees = self._begins(entry, there.entry)
+        self.places.append(there.entry.seq)
+        self.number += 1
+        self.last = self.last if self.extra else there.entry.id
+        self.closed = False
+        return agrees
+
+    def _begins(self, entry: MessageEntry, there: MessageEntry) -> bool:
+        """Whether the log has the first blocks of a message, and what comes then."""
+        wanted, content = entry.message.content, there.message.content
+        self.last = there.id
+        while len(content) < len(wanted) and self._next is not None:
+            more = self._next.entry
+            if isinstance(more, MessageEntry):
+                if more.id != _rest_id(entry.id, len(content)):
+                    break
+                self.last = more.id
+                content += more.message.content
+            elif isinstance(more, _OWN):
+                break
+            self._step()
+        same_role = entry.message.role == there.message.role
+        if not same_role or _bare(wanted[: len(content)]) != _bare(content):
+            return False
+        if len(content) < len(wanted):
+            logged = msgspec.structs.replace(
+                entry.message,
+                content=wanted[len(content) :],
+                usage=_more(there.message.usage, entry.message.usage),
+            )
+            name = _rest_id(entry.id, len(content))
+            self.extra = (msgspec.structs.replace(entry, id=name, message=logged),)
+        return True
+
+
+def _bare(content: tuple[ContentBlock, ...]) -> list[ContentBlock]:
+    """Blocks without what lies in files of their own, which may be gone by now."""
+    return [
+        msgspec.structs.replace(block, output=None) if isinstance(block, ToolResult) else block
+        for block in content
+    ]
+
+
+def _rest_id(name: str, blocks: int) -> str:
+    """The id of the rest of a message, of which so many blocks were there before."""
+    return hashlib.sha256(f"{name}+{blocks}".encode()).hexdigest()[:8]
+
+
+def _more(before: Usage | None, now: Usage | None) -> Usage | None:
+    """What a request used beyond what was counted already."""
+    if before is None or now is None:
+        return now
+    output = max(0, now.output - before.output)
+    return Usage(input=0, output=output) if output else None
+
+
+class _There(msgspec.Struct, frozen=True, gc=False):
+    """An entry that a log has, and its line."""
+
+    entry: Entry
+    line: bytes
+
+
+def _entries(fd: int) -> Iterator[_There]:
+    """The readable entries of an open log."""
+    for item in scan(fd):
+        if not isinstance(item, Damage) and not isinstance(item.entry, Header | Outer):
+            yield _There(item.entry, read_at(fd, item.end - item.start, item.start))
+
+
+def _imported_as(path: Path, facts: Facts) -> tuple[str, int | str | None]:
+    """The id of the session that a source became, and how far it was read the last time."""
+    session_id, mark = "", None
+    with path.open("rb") as file:
+        for item in scan(file.fileno(), outer=True):
+            entry = None if isinstance(item, Damage) else item.entry
+            if isinstance(entry, Header) and not session_id:
+                session_id = entry.id
+            elif isinstance(entry, ImportEntry) and entry.source == facts.source:
+                mark = entry.through
+    return session_id, mark
+
+
+def _imported(logs: Iterable[Path]) -> dict[tuple[str, str], list[Path]]:
+    """The logs of sessions that were imported, by source. Forks of such sessions are none."""
+    found: dict[tuple[str, str], list[Path]] = {}
+    for path in logs:
+        try:
+            with path.open("rb") as file:
+                header, entry = (decode(file.readline(_CHUNK)) for _ in range(2))
+        except (OSError, BadLine):
+            continue
+        if isinstance(header, Header) and not header.forked_from and isinstance(entry, ImportEntry):
+            name = entry.source_id or entry.source_path
+            if name:
+                found.setdefault((entry.source, name), []).append(path)
+    return found
+
+
+def mark_of(source: Path) -> str:
+    """How far a source goes: its size and what its end looks like.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with source.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - _TAIL))
+        digest = hashlib.sha256(file.read(_TAIL)).hexdigest()
+    return f"{size}-{digest[:16]}"
+
+
+def _header(facts: Facts, cwd: str) -> Header:
+    model = ModelRef(facts.provider or facts.source, facts.model or "unknown")
+    return new_header(facts.cwd or cwd, model, created=facts.created or None)
+
+
+def _record(job: _Job, facts: Facts) -> ImportEntry:
+    """The entry that says where a session comes from. It is written before its messages can be
+    counted."""
+    return ImportEntry(
+        id=Chain(facts.source_id).import_id,
+        parent_id=None,
+        timestamp=now(),
+        seq=1,
+        source=facts.source,
+        source_id=facts.source_id or None,
+        source_path=str(job.source.resolve()),
+        through=job.mark,
+        message_count=_UNCOUNTED,
+    )
+
+
+def _write_count(fd: int, start: int, first: ImportEntry, count: int) -> None:
+    """Put the number of messages into the line of the `import` entry, which keeps its length."""
+    line = encode(first)
+    field = f'"messageCount":{_UNCOUNTED}'.encode()
+    counted = f'"messageCount":{count:{len(str(_UNCOUNTED))}}'.encode()
+    line = line.replace(field, counted)
+    os.lseek(fd, start, os.SEEK_SET)
+    write_all(fd, line)
+    os.lseek(fd, 0, os.SEEK_END)
+
+
+def _lines(entries: Iterable[Entry], tally: Tally) -> Iterator[bytes]:
+    """The lines of entries, many at a time, while they are counted."""
+    lines: list[bytes] = []
+    size = 0
+    for entry in entries:
+        tally.take(entry)
+        line = encode(entry)
+        lines.append(line)
+        size += len(line)
+        if size >= _CHUNK:
+            yield b"".join(lines)
+            lines, size = [], 0
+    if lines:
+        yield b"".join(lines)
+
+
+def _watched(found: Imported, progress: Progress) -> Iterator[Entry]:
+    for number, entry in enumerate(found.entries):
+        if number % 256 == 0:
+            progress(found.at(), found.size)
+        yield entry
+    progress(found.size, found.size)
