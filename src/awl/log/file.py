@@ -119,6 +119,8 @@ class LogFile:
         log = cls(path, open_locked(path))
         try:
             log.recover()
+            with contextlib.suppress(PermissionError):
+                sync_name(path)
         except BaseException:
             log._let_go()
             raise
@@ -200,8 +202,9 @@ class LogFile:
             os.ftruncate(self.fd, end)
         if not has_newline:
             write_all(self.fd, b"\n")
-        if torn or not has_newline:
-            os.fsync(self.fd)
+        # Also where nothing was mended: the last writer may have been killed before it could sync
+        # what is read and shown from here on.
+        os.fsync(self.fd)
         self.end = end + (not has_newline)
         self._failed = b""
         self.recovery = Recovery(
@@ -408,11 +411,12 @@ def sync_directory(directory: Path) -> None:
 
 
 def sync_name(path: Path) -> None:
-    """Make the name of a new log durable, and that of its folder."""
+    """Make the name of a log durable, and those of the folders above it that awl makes: another
+    process may have made them and been killed, or not have got to its syncs yet."""
     sync_directory(path.parent)
-    # Another process may have made this folder and not have got to its sync yet.
-    with contextlib.suppress(PermissionError):
-        sync_directory(path.parent.parent)
+    for folder in (path.parent.parent, path.parent.parent.parent):
+        with contextlib.suppress(PermissionError):  # it may be passed through, and not be read
+            sync_directory(folder)
 
 
 def make_directories(directory: Path) -> None:
