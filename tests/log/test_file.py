@@ -173,7 +173,6 @@ def test_each_append_is_one_write_and_one_sync_and_a_birth_is_durable_to_the_las
         f"fsync {root}",
         f"write {path}",
         f"fsync {path}",
-        f"fsync {folder}",
         *folders,
         *appended,
         *appended,
