@@ -17,7 +17,9 @@ import msgspec
 
 from awl.conversation import ModelRef
 from awl.errors import AwlError
-from awl.printing import one_line
+from awl.index.info import SessionInfo
+from awl.places import GoingBack, Prompt
+from awl.printing import local_time, one_line
 
 HISTORY_DEFAULT: Final = 20
 """Items that `/history` shows when it is not told how many."""
@@ -66,8 +68,10 @@ class OpenCall(msgspec.Struct, frozen=True, kw_only=True):
 class BannerInfo(msgspec.Struct, frozen=True, kw_only=True):
     """What a person is told when a session is resumed.
 
-    `session_id` is as short as is unique. `last_active` is a time as logged. `notices` are lines
-    about damage, repairs and the like.
+    `session_id` is as short as is unique; `forked_from` is its parent's, if it is a fork. `cwd` is
+    where tools run.
+    `last_active` is a time as logged. `notices` are lines about damage, repairs and the like.
+    `brief`: the person wants to see no more than these and the id.
     """
 
     session_id: str
@@ -76,23 +80,72 @@ class BannerInfo(msgspec.Struct, frozen=True, kw_only=True):
     turns: int
     model: ModelRef | None = None
     title: str = ""
+    cwd: str = ""
+    forked_from: str = ""
     interrupted: bool = False
     open_calls: tuple[OpenCall, ...] = ()
     notices: tuple[str, ...] = ()
+    brief: bool = False
+
+
+class SessionRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A session as `/conv` shows it. `name` is its id, as short as is unique; `parent` that of the
+    session it was forked from, `forks` those of sessions that were forked from it. `here`: it is
+    the running conversation."""
+
+    name: str
+    info: SessionInfo
+    here: bool = False
+    parent: str = ""
+    forks: tuple[str, ...] = ()
+
+
+class Sessions(msgspec.Struct, frozen=True, kw_only=True):
+    """Sessions of all directories, the newest last; `more`: there are older ones. `notices` are
+    lines about what cannot be read."""
+
+    rows: tuple[SessionRow, ...]
+    more: bool = False
+    notices: tuple[str, ...] = ()
+
+
+class Wish(msgspec.Struct, frozen=True, kw_only=True):
+    """What a person wants of a conversation that they go on with: another provider, model or
+    directory than it had; of a copy, up to which seq."""
+
+    provider: str | None = None
+    model: str | None = None
+    cwd: str | None = None
+    at: int | None = None
+
+
+class Ask(msgspec.Struct, frozen=True):
+    """A question that goes with a reply: what is answered, `command` is run with. A channel in
+    which one cannot ask leaves it out."""
+
+    question: str
+    command: str
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
-    """What a command has to say. `history`, if any, is shown above `text`."""
+    """What a command has to say. `history`, if any, is shown above `text`, and so is `banner`.
+
+    `draft` is a text for the person to go on writing, as it would be typed. `ask` is shown below.
+    """
 
     text: str = ""
     history: tuple[HistoryItem, ...] = ()
+    banner: BannerInfo | None = None
+    draft: str = ""
+    ask: Ask | None = None
     markdown: bool = False
     is_error: bool = False
     quit: bool = False
 
 
 class AgentAccess(Protocol):
-    """What commands need of a running conversation. Any `AwlError` becomes an error `Reply`."""
+    """What commands need of a running conversation. Any `AwlError` or `OSError` becomes an error
+    `Reply`."""
 
     @property
     def model(self) -> ModelRef:
@@ -110,11 +163,41 @@ class AgentAccess(Protocol):
     async def history(self, limit: int | None) -> Iterable[HistoryItem]:
         """The last `limit` items (None: all), oldest first. The whole history, not the view."""
 
+    async def prompts(self, limit: int | None) -> Sequence[Prompt]:
+        """The last `limit` prompts on the path (None: all), the last one first."""
+
+    async def rewind(self, name: str) -> GoingBack:
+        """Go back to a place of the session. The log says so before anything else happens."""
+
+    async def label(self, words: str) -> str:
+        """Give a label to an entry, as `NAME [ENTRY]` says; the label."""
+
+    async def title(self, title: str | None) -> str:
+        """The session's title; with an argument, after it was given this one."""
+
+    async def tree(self) -> Sequence[str]:
+        """The branches of the session, drawn."""
+
+    async def sessions(self, limit: int | None) -> Sessions:
+        """The sessions of all directories, the newest `limit` of them (None: all)."""
+
+    async def session_row(self, query: str | None) -> SessionRow:
+        """One session, by id, prefix, number or path; by default the running one."""
+
+    async def resume(self, query: str, wish: Wish) -> BannerInfo:
+        """Let the running conversation be another one. If that fails, it stays what it is."""
+
+    async def fork(self, query: str | None, wish: Wish) -> BannerInfo:
+        """Let it be a copy of another one, by default of itself."""
+
+    def session_names(self) -> Iterable[tuple[str, str]]:
+        """The ids of the newest sessions, as short as is unique, and their titles."""
+
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
     """A slash command. `usage` is what follows the name; `run` gets what the person wrote there.
 
-    `choices` completes its argument.
+    `completes` gives what the next word can be, after the words before it: (word, what it means).
     """
 
     name: str
@@ -122,7 +205,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     run: Callable[[AgentAccess, str], Awaitable[Reply]]
     usage: str = ""
     aliases: tuple[str, ...] = ()
-    choices: Callable[[AgentAccess], Iterable[str]] | None = None
+    completes: Callable[[AgentAccess, Sequence[str]], Iterable[tuple[str, str]]] | None = None
 
 
 def is_command(line: str) -> bool:
@@ -135,6 +218,11 @@ def as_prompt(line: str) -> str:
     return line[1:] if line.startswith("//") else line
 
 
+def as_typed(prompt: str) -> str:
+    """What a person types for a prompt: the opposite of `as_prompt`."""
+    return f"/{prompt}" if prompt.startswith("/") else prompt
+
+
 async def run(line: str, agent: AgentAccess) -> Reply:
     """Carry out the command in `line`. An error is a reply like any other."""
     name, *argument = line.strip().removeprefix("/").split(maxsplit=1) or [""]
@@ -145,12 +233,16 @@ async def run(line: str, agent: AgentAccess) -> Reply:
         return await command.run(agent, "".join(argument))
     except AwlError as error:
         return Reply(text=str(error), is_error=True)
+    except OSError as error:
+        where = f": {error.filename}" if error.filename else ""
+        return Reply(text=f"{error.strerror or error}{where}", is_error=True)
 
 
 def completions(line: str, agent: AgentAccess) -> list[tuple[str, str]]:
     """What the last word of a command's line can become: (word, what it means).
 
-    An argument matches wherever it occurs: models are known by the middle of their names.
+    An argument matches wherever it occurs: models are known by the middle of their names, and
+    sessions by their titles.
     """
     if not is_command(line):
         return []
@@ -158,9 +250,16 @@ def completions(line: str, agent: AgentAccess) -> list[tuple[str, str]]:
     if not space:
         return [(f"/{c.name}", c.help) for c in COMMANDS if c.name.startswith(name.lower())]
     command = _BY_NAME.get(name.lower())
-    if command is None or command.choices is None:
+    if command is None or command.completes is None:
         return []
-    return [(choice, "") for choice in command.choices(agent) if argument in choice]
+    *before, word = argument.split(" ")
+    found = command.completes(agent, [one for one in before if one])
+    lower = word.lower()
+    return [
+        (one, means)
+        for one, means in found
+        if lower in one.lower() or any(w.startswith(lower) for w in means.lower().split())
+    ]
 
 
 _KEYS: Final = (
@@ -212,12 +311,196 @@ async def _history(agent: AgentAccess, argument: str) -> Reply:
     )
 
 
+async def _rewind(agent: AgentAccess, argument: str) -> Reply:
+    if argument and argument != "all":
+        went = await agent.rewind(" ".join(argument.split()))
+        if went.prompt is None:
+            return Reply(text="The next prompt goes on from there. /tree shows all branches.")
+        return Reply(
+            text="Gone back to before this prompt. What came after it stays, in /tree.",
+            draft=as_typed(went.prompt),
+        )
+    limit = None if argument else HISTORY_DEFAULT
+    found = await agent.prompts(limit)
+    if not found:
+        return Reply(text="There is no prompt on this path to go back to.")
+    width = len(str(len(found)))
+    lines = [_prompt_line(prompt, width) for prompt in reversed(found)]
+    if len(found) == limit:
+        lines.insert(0, f"The last {limit}; /rewind all lists every prompt.")
+    lines += ["", "/rewind N goes back to before a prompt; an entry's id or a label does too."]
+    question = "Go back to before which? A number, or Enter to stay:"
+    return Reply(text="\n".join(lines), ask=Ask(question, "/rewind"))
+
+
+def _prompt_line(prompt: Prompt, width: int) -> str:
+    label = f"  [{one_line(prompt.label, 40)}]" if prompt.label else ""
+    words = one_line(prompt.text, 70) or "(no words)"
+    return f"{prompt.number:>{width}}  {local_time(prompt.timestamp)}  {words}{label}"
+
+
+async def _label(agent: AgentAccess, argument: str) -> Reply:
+    label = await agent.label(argument)
+    return Reply(text=f"/rewind {one_line(label, 40)} comes back here.")
+
+
+async def _title(agent: AgentAccess, argument: str) -> Reply:
+    title = await agent.title(argument or None)
+    return Reply(text=title or "It has no title yet: /title TITLE gives it one.")
+
+
+async def _tree(agent: AgentAccess, argument: str) -> Reply:
+    lines = await agent.tree()
+    return Reply(text="\n".join([*lines, "", "/rewind ID goes back to an entry of any branch."]))
+
+
+_CONV_USAGE: Final = (
+    "usage: /conv list [N|all]\n"
+    "       /conv show [ID]\n"
+    "       /conv resume [ID] [--provider NAME] [--model NAME] [--cwd DIR]\n"
+    "       /conv fork [ID] [--at SEQ] [--provider NAME] [--model NAME] [--cwd DIR]\n"
+    "An ID is an id, the beginning of one, a number as #7, or the path of a log."
+)
+
+
+async def _conv(agent: AgentAccess, argument: str) -> Reply:
+    verb, *words = _words(argument) or ["list"]
+    match verb:
+        case "list" | "ls" if len(words) <= 1:
+            return await _conv_list(agent, *words)
+        case "show" if len(words) <= 1:
+            return _conv_shown(await agent.session_row(words[0] if words else None))
+        case "resume" | "fork":
+            query, wish = _wish(words)
+            if verb == "fork":
+                return Reply(banner=await agent.fork(query, wish))
+            if wish.at is not None:
+                raise AwlError("--at goes with /conv fork")
+            if query is not None:
+                return Reply(banner=await agent.resume(query, wish))
+            listed = await _conv_list(agent)
+            ask = Ask("Go on with which? An id or a number, or Enter for none:", "/conv resume")
+            return msgspec.structs.replace(listed, ask=ask)
+    return Reply(text=_CONV_USAGE, is_error=True)
+
+
+def _words(argument: str) -> list[str]:
+    """The words of an argument; what is in quotes is one."""
+    import shlex
+
+    lexer = shlex.shlex(argument, posix=True, punctuation_chars=False)
+    lexer.whitespace_split, lexer.commenters = True, ""  # `#7` is no comment
+    try:
+        return list(lexer)
+    except ValueError as error:
+        raise AwlError(f"{error}: close the quotes") from None
+
+
+def _wish(words: list[str]) -> tuple[str | None, Wish]:
+    """The id among the words, and what the options say."""
+    query: str | None = None
+    found: dict[str, str] = {}
+    rest = iter(words)
+    for word in rest:
+        name, equals, value = word.partition("=")
+        option = name.removeprefix("--")
+        if name.startswith("--") and option in Wish.__struct_fields__:
+            given = value if equals else next(rest, "")
+            if not given:
+                raise AwlError(f"{name} needs a value")
+            found[option] = given
+        elif word.startswith("-") or query is not None:
+            raise AwlError(f"{one_line(word, 40)} is one too many\n{_CONV_USAGE}")
+        else:
+            query = word
+    at = found.pop("at", None)
+    if at is not None and not (at.isascii() and at.isdigit() and len(at) < 19):
+        raise AwlError("--at needs the seq of an entry: /tree and `awl sessions show --events`")
+    return query, Wish(**found, at=None if at is None else int(at))
+
+
+async def _conv_list(agent: AgentAccess, count: str = "") -> Reply:
+    if count and count != "all" and not (count.isascii() and count.isdigit() and int(count)):
+        return Reply(text=_CONV_USAGE, is_error=True)
+    limit = None if count == "all" else int(count or HISTORY_DEFAULT)
+    found = await agent.sessions(limit)
+    if not found.rows:
+        return Reply(text="\n".join(["There are no sessions yet.", *found.notices]))
+    cells = [
+        (
+            "*" if row.here else " ",
+            row.name,
+            "" if row.info.conversation_id is None else f"#{row.info.conversation_id}",
+            local_time(row.info.updated),
+            f"{row.info.event_count} event{'' if row.info.event_count == 1 else 's'}",
+            row.info.status,
+            one_line(row.info.title, 60),
+        )
+        for row in found.rows
+    ]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = [
+        "  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in cells
+    ]
+    if found.more:
+        lines.insert(0, f"The newest {limit}; /conv list all lists every session.")
+    lines += [*found.notices, "", "/conv resume ID goes on with one, here and now."]
+    return Reply(text="\n".join(lines))
+
+
+def _conv_shown(row: SessionRow) -> Reply:
+    info = row.info
+    facts = {
+        "id": info.id,
+        "number": "" if info.conversation_id is None else f"#{info.conversation_id}",
+        "title": one_line(info.title, 200),
+        "status": f"{info.status}, here" if row.here else info.status,
+        "directory": info.cwd,
+        "model": f"{info.provider}/{info.model}",
+        "created": local_time(info.created),
+        "last entry": local_time(info.updated),
+        "messages": f"{info.message_count}, in {info.event_count} events",
+        "fork of": row.parent,
+        "forks": ", ".join(row.forks),
+        "log": info.path or "none: only its words are kept",
+    }
+    width = max(map(len, facts))
+    return Reply(text="\n".join(f"{name:{width}}  {fact}" for name, fact in facts.items() if fact))
+
+
 async def _quit(agent: AgentAccess, argument: str) -> Reply:
     return Reply(quit=True)
 
 
 def _model_names(agent: AgentAccess) -> list[str]:
     return [str(model) for model in agent.models()]
+
+
+def _first(
+    choices: Callable[[AgentAccess], Iterable[str]],
+) -> Callable[[AgentAccess, Sequence[str]], Iterable[tuple[str, str]]]:
+    """Completes the first word, and no other."""
+
+    def completes(agent: AgentAccess, before: Sequence[str]) -> Iterable[tuple[str, str]]:
+        return () if before else ((choice, "") for choice in choices(agent))
+
+    return completes
+
+
+def _conv_completions(agent: AgentAccess, before: Sequence[str]) -> Iterable[tuple[str, str]]:
+    if not before:
+        return [
+            ("list", "the sessions of all directories"),
+            ("show", "what is known of one"),
+            ("resume", "go on with another one"),
+            ("fork", "go on with a copy"),
+        ]
+    if before[-1] in ("--model", "--provider"):
+        return [(str(model), "") for model in agent.models()]
+    if len(before) == 1 and before[0] in ("show", "resume", "fork"):
+        return agent.session_names()
+    return ()
 
 
 COMMANDS: Final[tuple[Command, ...]] = (
@@ -227,15 +510,32 @@ COMMANDS: Final[tuple[Command, ...]] = (
         usage="[N|all]",
         help=f"show what was said: the last {HISTORY_DEFAULT}, N, or everything",
         run=_history,
-        choices=lambda agent: ["all"],
+        completes=_first(lambda agent: ["all"]),
     ),
     Command(
         name="model",
         usage="[NAME | PROVIDER/MODEL]",
         help="list the models, or switch to one",
         run=_model,
-        choices=_model_names,
+        completes=_first(_model_names),
     ),
+    Command(
+        name="rewind",
+        usage="[N | ENTRY | LABEL]",
+        help="go back to before an earlier prompt, or to another branch",
+        run=_rewind,
+        completes=_first(lambda agent: ["all"]),
+    ),
+    Command(name="label", usage="NAME [ENTRY]", help="name a place, for /rewind", run=_label),
+    Command(
+        name="conv",
+        usage="list | show | resume | fork",
+        help="list the sessions, go on with another one, or with a copy",
+        run=_conv,
+        completes=_conv_completions,
+    ),
+    Command(name="tree", help="show the branches of this session", run=_tree),
+    Command(name="title", usage="[TITLE]", help="show or change its title", run=_title),
     Command(name="quit", help="leave; the session can be resumed", run=_quit, aliases=("exit",)),
 )
 _BY_NAME: Final = {

@@ -32,6 +32,7 @@ from awl.entries import (
     TitleEntry,
     ToolResultEntry,
 )
+from awl.places import label_of
 from awl.state import ROOT, State, gap_text, import_text, is_prompt, summary_text
 from awl.tools import Tool, all_tools
 
@@ -61,6 +62,7 @@ def banner_info(state: State, session_id: str, notices: list[str]) -> BannerInfo
         turns=state.turn,
         model=state.active_model,
         title=state.given_title or "",
+        cwd=state.cwd,
         interrupted=state.interrupted,
         open_calls=tuple(
             OpenCall(
@@ -199,6 +201,8 @@ class _History:
                 draft.marks.append(INTERRUPTED)
         if position not in self._on_path:
             draft.marks.append(OFF_PATH)
+        if label := label_of(self._state, position):
+            draft.marks.append(f"label: {label}")
         if logged.role == "assistant":
             if logged.model and asked.model and logged.model != asked.model:
                 draft.marks.append(f"asked {asked.model}")

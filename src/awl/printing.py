@@ -55,6 +55,16 @@ def one_line(text: str, width: int) -> str:
     return line[:kept].rstrip() + "…" if width > 0 else ""
 
 
+def local_time(timestamp: str) -> str:
+    """The local time of a logged one, to the minute; what stands there, as wide, if it is none."""
+    from datetime import datetime
+
+    try:
+        return f"{datetime.fromisoformat(timestamp).astimezone():%Y-%m-%d %H:%M}"
+    except (ValueError, OverflowError, OSError):  # not a time, or one that no clock here can show
+        return one_line(timestamp, 16).replace("T", " ").ljust(16)
+
+
 def cells(text: str) -> int:
     """The number of terminal cells that the text takes, if it is on one line."""
     return len(text) if text.isascii() else sum(map(_cells_of, text))

@@ -28,7 +28,6 @@ from awl.events import (
     TurnEnded,
     Unsaved,
 )
-from awl.history import banner_info
 from awl.index.conversations import Logless
 from awl.printing import one_line, safe
 
@@ -66,7 +65,7 @@ async def _terminal(
     channel = Terminal(history_file=keeps, history_lines=config.session.resume.expand_default_lines)
     approve = {"ask": channel.approve, "auto": None, "deny": _deny}[config.agent.approval]
     app = begin(config, environ, wanted, approve=None if yes else approve, resume=resume)
-    app.agent.notify = channel.notify
+    app.notify = channel.notify
     code = 1
     reason: EndReason = "error"
     try:
@@ -74,7 +73,7 @@ async def _terminal(
             _tell("nothing of this conversation is kept (--no-session)")
         resumed = None
         if resume is not None and config.session.resume.show_banner:
-            resumed = banner_info(app.session.state, app.session_id, app.notices)
+            resumed = app.banner(app.notices)
         else:
             for notice in app.notices:
                 _tell(notice)

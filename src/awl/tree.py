@@ -6,8 +6,7 @@ a branch ends where somebody went back, and the last one is the current path.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, Literal
 
 import msgspec
@@ -24,7 +23,7 @@ from awl.entries import (
 )
 from awl.index.info import SessionInfo
 from awl.log.line import Outer
-from awl.printing import one_line
+from awl.printing import local_time, one_line
 from awl.state import ROOT, State, entry_type, is_prompt
 
 MOST_ROWS: Final = 1000
@@ -243,7 +242,7 @@ def _fork(one: SessionInfo, depth: int) -> Node:
 # -- for people ------------------------------------------------------------------------------------
 
 
-def drawn(nodes: Sequence[Node], names: dict[str, str] | None = None) -> Iterator[str]:
+def drawn(nodes: Sequence[Node], names: Mapping[str, str] | None = None) -> Iterator[str]:
     """The tree as lines of text, harmless to print. Long stretches of prompts are cut short, and of
     very many rows the last are shown. `names` are the ids of forks as people are shown them."""
     rows = list(_rows(nodes))
@@ -285,12 +284,12 @@ def _bars(depth: int) -> str:
     return "│ " * min(depth, _DEEPEST)
 
 
-def _row(node: Node, width: int, names: dict[str, str]) -> str:
+def _row(node: Node, width: int, names: Mapping[str, str]) -> str:
     bars = _bars(node.depth)
     if node.starts and node.depth:
         bars = f"{_bars(node.depth - 1)}├─" if node.depth <= _DEEPEST else bars
     dot = "●" if node.kind == "prompt" else "○"
-    parts = [f"{bars}{dot} {node.seq:>{width}}", _time(node.timestamp)]
+    parts = [f"{bars}{dot} {node.seq:>{width}}", local_time(node.timestamp)]
     text = one_line(node.text, _WORDS)
     if node.kind == "fork":
         parts.append(f"fork {names.get(node.session_id or '', node.session_id)}  {text}".rstrip())
@@ -305,10 +304,3 @@ def _row(node: Node, width: int, names: dict[str, str]) -> str:
     elif node.ends and node.kind != "fork":
         parts.append(f"ends in {one_line(node.last_id, 40)}")
     return "  ".join(parts)
-
-
-def _time(timestamp: str) -> str:
-    try:
-        return f"{datetime.fromisoformat(timestamp).astimezone():%m-%d %H:%M}"
-    except (ValueError, OverflowError, OSError):  # not a time, or one that no clock here can show
-        return one_line(timestamp, 11).ljust(11)

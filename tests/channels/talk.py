@@ -14,13 +14,14 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from pathlib import Path
 
 from awl.channels.terminal import Terminal
-from awl.commands import BannerInfo, HistoryItem
+from awl.commands import BannerInfo, HistoryItem, SessionRow, Sessions, Wish
 from awl.conversation import ModelRef, ToolUse
 from awl.entries import Usage
 from awl.errors import AwlError
 from awl.events import (
     AgentEvent,
     AnswerText,
+    Notice,
     Saved,
     ToolFinished,
     ToolStarted,
@@ -28,6 +29,7 @@ from awl.events import (
     TurnStarted,
     Unsaved,
 )
+from awl.places import GoingBack, Prompt
 
 HOSTILE = "\x1b[2J\x1b]0;owned\x07\x9b31m\x1bPq\x1b\\ &#x1b;[5m <\x08\x7f> \u202etxt"
 SCRIPT = "one\ntwo\nthree"
@@ -62,6 +64,45 @@ class Player:
 
     async def history(self, limit: int | None) -> Iterable[HistoryItem]:
         return [HistoryItem(kind="user", text="said \x1b[2J before")]
+
+    async def prompts(self, limit: int | None) -> Sequence[Prompt]:
+        texts = ("latest", HOSTILE, "first\nof all")
+        return [
+            Prompt(number=n, entry_id=f"{n:08x}", timestamp="", text=text)
+            for n, text in enumerate(texts, 1)
+        ]
+
+    async def rewind(self, name: str) -> GoingBack:
+        self.note("rewind", name)
+        return GoingBack(entry_id=None, prompt="/first\nof all")
+
+    async def label(self, words: str) -> str:
+        return words
+
+    async def title(self, title: str | None) -> str:
+        return title or HOSTILE
+
+    async def tree(self) -> Sequence[str]:
+        return [HOSTILE]
+
+    async def sessions(self, limit: int | None) -> Sessions:
+        return Sessions(rows=())
+
+    async def session_row(self, query: str | None) -> SessionRow:
+        raise AwlError("there is none")
+
+    async def resume(self, query: str, wish: Wish) -> BannerInfo:
+        self._terminal.notify(Notice("Replaying conversation…"))
+        if query == "slow":
+            await asyncio.sleep(3600)
+        self.session_id = query
+        return BannerInfo(session_id=query, last_active="", messages=1, turns=1, title=HOSTILE)
+
+    async def fork(self, query: str | None, wish: Wish) -> BannerInfo:
+        raise AwlError("there is no space")
+
+    def session_names(self) -> Iterable[tuple[str, str]]:
+        return [("019dc5bb", HOSTILE)]
 
     def warm(self) -> None:
         self.note("warm", str(self.model))

@@ -267,6 +267,65 @@ def test_ctrl_c_gives_a_slow_command_up(person: Person) -> None:
     person.sees("You said 5 letters.")
 
 
+def test_a_prompt_to_go_back_to_is_picked_by_its_number_and_returns_to_the_line(
+    person: Person,
+) -> None:
+    person.types("/rewind" + ENTER)
+    person.sees("Go back to before which?")
+    person.types("23\x7f" + ENTER)  # a key too many
+    person.hears("rewind", "2")
+    person.is_asked()
+    person.types("!" + ENTER)
+    person.hears("prompt", "/first\nof all!")
+
+
+@pytest.mark.parametrize("no", [ENTER, CTRL_C, CTRL_D])
+def test_nothing_is_gone_back_to_unless_it_is_picked(person: Person, no: str) -> None:
+    person.types("/rewind" + ENTER)
+    person.sees("Go back to before which?")
+    person.types(no)
+    person.is_asked()
+    person.types("hello" + ENTER)
+    person.hears("prompt", "hello")
+    assert not any(fact[0] == "rewind" for fact in person.asked)
+
+
+def test_sigterm_leaves_while_something_is_to_be_picked(person: Person) -> None:
+    person.types("/rewind" + ENTER)
+    person.sees("Go back to before which?")
+    person.process.send_signal(signal.SIGTERM)
+    assert person.leaves() == 128 + signal.SIGTERM
+
+
+def test_another_conversation_is_announced_and_the_toolbar_names_it(person: Person) -> None:
+    person.types("hello" + ENTER)
+    person.sees("tokens in")
+    person.types("/conv resume 019dc5ff" + ENTER)
+    person.sees("Replaying conversation…")
+    person.sees("Resumed 019dc5ff")
+    assert "tokens" not in person.sees("test/model · 019dc5ff")
+
+
+def test_ctrl_c_gives_up_a_swap_and_the_old_conversation_goes_on(person: Person) -> None:
+    person.types("/conv resume slow" + ENTER)
+    person.sees("Replaying conversation…")
+    person.types(CTRL_C)
+    person.sees("Stopped.")
+    person.is_asked()
+
+
+def test_what_commands_show_of_sessions_is_harmless(person: Person) -> None:
+    for line in ("/rewind", "/tree", "/title", "/conv resume x"):
+        person.types(line + ENTER)
+        person.sees("␛]0;owned")
+        person.types(CTRL_C)
+        person.sees("test/model")
+    person.types("/conv show ")
+    person.sees("019dc5bb")
+    assert b"\x1b]0;owned" not in person.raw
+    assert b"\x1b[2J" not in person.raw.replace(b"\x1b[H\x1b[2J", b"")
+
+
 # -- turns -----------------------------------------------------------------------------------------
 
 

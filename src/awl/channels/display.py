@@ -110,6 +110,8 @@ def show_reply(reply: Reply, console: Console, *, lines: int = RESULT_LINES) -> 
     """Print what a command had to say, and of tools' output so many lines."""
     if reply.history:
         print_history(reply.history, console, lines=lines)
+    if reply.banner is not None:
+        console.print(banner(reply.banner))
     if reply.text and reply.markdown and not reply.is_error:
         answer = MarkdownStream(console)
         answer.feed(reply.text)
@@ -123,10 +125,16 @@ def banner(info: BannerInfo, *, now: datetime | None = None) -> Text:
     text = Text().append("Resumed ", "bold").append(safe(info.session_id), "bold cyan")
     if info.title:
         text.append("  " + one_line(info.title, 200), "bold")
+    if info.brief:
+        return _notices(text, info)
+    if info.forked_from:
+        text.append(f"\n  a fork of {safe(info.forked_from)}", "dim")
     text.append(f"\n  last active {_when(info.last_active, now)}", "dim")
     counts = f"{_count(info.messages, 'message')}, {_count(info.turns, 'turn')}"
     model = f" · {safe(str(info.model))}" if info.model is not None else ""
     text.append(f"\n  {counts}{model}", "dim")
+    if info.cwd:
+        text.append(f"\n  in {one_line(info.cwd, 200)}", "dim")
     if info.interrupted:
         text.append("\n  It was interrupted in the middle of a turn.", "yellow")
         for call in info.open_calls:
@@ -134,9 +142,13 @@ def banner(info: BannerInfo, *, now: datetime | None = None) -> Text:
             text.append(f"  ({one_line(call.known, 100)})", "yellow")
         if info.open_calls:
             text.append("\n  Nothing was run again: say how to go on.", "dim")
+    return _notices(text, info).append("\n  /history shows what was said.", "dim")
+
+
+def _notices(text: Text, info: BannerInfo) -> Text:
     for notice in info.notices:
         text.append(f"\n  {safe(notice)}", "yellow")
-    return text.append("\n  /history shows what was said.", "dim")
+    return text
 
 
 def print_history(

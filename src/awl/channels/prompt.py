@@ -169,8 +169,8 @@ class Question:
     may allow anything.
     """
 
-    def __init__(self, text: str, keys: Mapping[str, str]) -> None:
-        """`keys`: what each letter means, in order."""
+    def __init__(self, text: str, keys: Mapping[str, str] | None = None) -> None:
+        """`keys`: what each letter means, in order; without them, any words are an answer."""
         self._text, self._keys = text, keys
         self._typed = ""
         bindings = KeyBindings()
@@ -186,10 +186,12 @@ class Question:
         @bindings.add("enter")
         @bindings.add("c-j")
         def _(event: KeyPressEvent) -> None:
-            answer = self._typed.strip().lower()
+            answer = self._typed.strip()
             self._typed = ""
-            if answer in keys:
+            if keys is None:
                 event.app.exit(result=answer)
+            elif answer.lower() in keys:
+                event.app.exit(result=answer.lower())
 
         @bindings.add("c-c")
         @bindings.add("c-d")
@@ -211,8 +213,9 @@ class Question:
         )
 
     async def ask(self) -> str | None:
-        """The letter; None for Ctrl-C. What was typed before does not count."""
-        forget_typed()
+        """The answer; None for Ctrl-C. Of letters, those that were typed before do not count."""
+        if self._keys is not None:
+            forget_typed()
         try:
             return await self._app.run_async(handle_sigint=False)
         except EOFError:
@@ -224,9 +227,10 @@ class Question:
 
     def _line(self) -> StyleAndTextTuples:
         parts: StyleAndTextTuples = [("bold", f"{safe(self._text)}  ")]
-        for key, meaning in self._keys.items():
+        for key, meaning in (self._keys or {}).items():
             parts += [("class:question.key", key), ("", f" {safe(meaning)}   ")]
-        return [*parts, ("", f"then Enter {SAYS} {safe(self._typed[-20:])}")]
+        then = "then Enter " if self._keys else ""
+        return [*parts, ("", f"{then}{SAYS} {safe(self._typed[-40:])}")]
 
 
 async def ask_path(question: str) -> str | None:

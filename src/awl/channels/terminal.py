@@ -28,7 +28,7 @@ from awl.channels.display import (
 )
 from awl.channels.prompt import InputLine, Question, quiet_keys
 from awl.channels.screen import TICK, Screen
-from awl.commands import AgentAccess, BannerInfo, Reply, as_prompt, is_command, run
+from awl.commands import AgentAccess, Ask, BannerInfo, Reply, as_prompt, is_command, run
 from awl.conversation import ModelRef, ToolUse
 from awl.entries import Usage
 from awl.errors import AwlError
@@ -116,8 +116,9 @@ class Terminal:
                 if line is None or self._signal:
                     break
                 if is_command(line):
-                    draft = ""
-                    if await self._carry_out(line, app):
+                    reply = await self._carry_out(line, app)
+                    draft = reply.draft
+                    if reply.quit:
                         break
                 else:
                     draft = await self._prompt(line, app)
@@ -145,21 +146,36 @@ class Terminal:
         """A path as the person writes it; None if they give none or nobody is left to ask."""
         return None if self._deaf or self._signal else await prompt.ask_path(question)
 
-    async def _carry_out(self, line: str, app: TerminalApp) -> bool:
-        """Carry out a slash command; whether the person leaves with it."""
+    async def _carry_out(self, line: str, app: TerminalApp) -> Reply:
+        """Carry out a slash command, and what the person answers to what it asks."""
+        while True:
+            reply = await self._reply(line, app)
+            if reply.banner is not None:
+                self._usage = None  # of another conversation
+            with suppress(OSError):
+                show_reply(reply, self.console, lines=self._history_lines)
+                self.console.print()
+            if reply.ask is None or self._signal or not (answer := await self._pick(reply.ask)):
+                return reply
+            line = f"{reply.ask.command} {answer}"
+
+    async def _reply(self, line: str, app: TerminalApp) -> Reply:
         self._command = asyncio.create_task(run(line, app))
         try:
             with self._working("working"):
-                reply = await self._command
+                return await self._command
         except asyncio.CancelledError:
             _raise_if_cancelled()
-            reply = Reply(text="Stopped.", is_error=True)
+            return Reply(text="Stopped.", is_error=True)
         finally:
             self._command = None
-        with suppress(OSError):
-            show_reply(reply, self.console, lines=self._history_lines)
-            self.console.print()
-        return reply.quit
+
+    async def _pick(self, ask: Ask) -> str | None:
+        self._question = Question(ask.question)
+        try:
+            return await self._question.ask()
+        finally:
+            self._question = None
 
     async def _prompt(self, line: str, app: TerminalApp) -> str:
         """One turn; what the input line begins with after it."""

@@ -85,15 +85,6 @@ def here(cwd: str | None) -> str:
         raise AwlError("the current directory was deleted: name one with --cwd DIR") from None
 
 
-def local_time(timestamp: str) -> str:
-    from datetime import datetime
-
-    try:
-        return f"{datetime.fromisoformat(timestamp).astimezone():%Y-%m-%d %H:%M}"
-    except (ValueError, OverflowError, OSError):  # not a time, or one that no clock here can show
-        return timestamp[:16].replace("T", " ").ljust(16)
-
-
 def print_text(text: str) -> None:
     from awl.printing import safe
 

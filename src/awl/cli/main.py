@@ -13,7 +13,7 @@ from awl.cli.common import InOrder, directory, say
 from awl.cli.config import config, migrate
 from awl.cli.health import verify
 from awl.cli.sessions import sessions
-from awl.cli.talking import LATEST, talk
+from awl.cli.talking import LATEST, Copy, talk
 from awl.errors import AwlError
 
 EPILOG = """\b
@@ -21,6 +21,7 @@ Examples:
   awl                                  talk; the session is kept from the first prompt on
   awl --resume                         go on with the latest session of this directory
   awl --resume 019dc5ba                go on with that session
+  awl --fork 019dc5ba --at 12          go on in a copy of its first 12 entries
   awl -p "What does this repo do?"     one turn, the answer on stdout
   git diff | awl -p "Review this"      with something to read
   awl sessions                         list the sessions of this directory
@@ -41,6 +42,10 @@ Examples:
     flag_value=LATEST,
     default=None,
     help="Continue the latest session of this directory, or the one with this id, prefix or path.",
+)
+@click.option("--fork", metavar="ID", help="Continue in a copy of this session.")
+@click.option(
+    "--at", type=click.IntRange(min=0), metavar="SEQ", help="With --fork: copy up to this entry."
 )
 @click.option("-p", "--print", "prompt", metavar="TEXT", help="One turn; print the answer.")
 @click.option(
@@ -63,6 +68,8 @@ Examples:
 def cli(
     ctx: click.Context,
     resume: str | None,
+    fork: str | None,
+    at: int | None,
     prompt: str | None,
     output: str | None,
     provider: str | None,
@@ -90,8 +97,13 @@ def cli(
         return
     if output is not None and prompt is None:
         raise click.UsageError("--output goes with -p TEXT")
-    if no_session and resume is not None:
-        raise click.UsageError("--no-session keeps nothing: it does not go with --resume")
+    if at is not None and fork is None:
+        raise click.UsageError("--at goes with --fork ID")
+    if fork is not None and resume is not None:
+        raise click.UsageError("--fork continues in a copy: it does not go with --resume")
+    if no_session and (resume is not None or fork is not None):
+        wrong = "--resume" if fork is None else "--fork"
+        raise click.UsageError(f"--no-session keeps nothing: it does not go with {wrong}")
     from awl.app import Wanted
 
     wanted = Wanted(
@@ -101,8 +113,10 @@ def cli(
         cwd=None if cwd is None else directory(cwd),
         max_turns=max_turns,
         kept=not no_session,
+        how="awl --resume" if fork is None else "awl --fork",
     )
-    ctx.exit(talk(wanted, resume, prompt, output or "text", yes))
+    goes_on = resume if fork is None else Copy(fork, at)
+    ctx.exit(talk(wanted, goes_on, prompt, output or "text", yes))
 
 
 sessions.add_command(verify)

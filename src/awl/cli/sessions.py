@@ -12,7 +12,6 @@ from awl.cli.common import (
     InOrder,
     here,
     load_config,
-    local_time,
     open_store,
     print_json,
     print_text,
@@ -22,6 +21,7 @@ from awl.cli.common import (
     say_all,
 )
 from awl.cli.talking import talk
+from awl.printing import local_time
 
 if TYPE_CHECKING:
     from awl.index.conversations import Logless

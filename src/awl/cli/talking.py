@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -21,20 +21,42 @@ LATEST = "\0"
 """In the place of an id: the newest session here. No id, and nothing an empty variable gives."""
 
 
-def talk(wanted: Wanted, resume: str | None, prompt: str | None, output: str, yes: bool) -> int:
+class Copy(NamedTuple):
+    """What to go on with in a copy: a session, up to a seq or whole."""
+
+    session: str
+    at: int | None
+
+
+def talk(
+    wanted: Wanted, resume: str | Copy | None, prompt: str | None, output: str, yes: bool
+) -> int:
     """Talk in the terminal, or play one turn with -p."""
     from awl import talk
 
     config = load_config(wanted.cwd)
-    path = None if resume is None else _to_resume(config, wanted, resume)
-    if prompt is not None:
-        text = _with_stdin(prompt)
-        if not text.strip():
-            raise click.UsageError("there is nothing to send: give -p a TEXT, or pipe something in")
-        return talk.once(config, os.environ, wanted, path, text, output, yes=yes)
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    text = None if prompt is None else _with_stdin(prompt)
+    if text is not None and not text.strip():
+        raise click.UsageError("there is nothing to send: give -p a TEXT, or pipe something in")
+    if text is None and not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise AwlError("a conversation needs a terminal: for one turn, say awl -p TEXT")
+    if isinstance(resume, Copy):
+        path: Path | Logless | None = _copied(config, wanted, resume)
+    else:
+        path = None if resume is None else _to_resume(config, wanted, resume)
+    if text is not None:
+        return talk.once(config, os.environ, wanted, path, text, output, yes=yes)
     return talk.terminal(config, os.environ, wanted, path, yes=yes)
+
+
+def _copied(config: Config, wanted: Wanted, copy: Copy) -> Path:
+    from awl.app import forked, open_store
+
+    store = open_store(config, os.environ)
+    try:
+        return forked(config, os.environ, wanted, store.find(copy.session), copy.at)
+    finally:
+        say_all(store.notices)
 
 
 def _to_resume(config: Config, wanted: Wanted, resume: str) -> Path | Logless | None:
