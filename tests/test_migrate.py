@@ -169,7 +169,8 @@ def test_nothing_changes_but_what_is_added(tmp_path_factory: Any, text: str) -> 
     assert effect(file) == before
     assert kept_in(text, done.after)
     assert kept_in(
-        [line.rstrip() for line in text.split("\n")], map(str.rstrip, done.after.split("\n"))
+        [line.rstrip() for line in text.lstrip("\ufeff").split("\n")],
+        map(str.rstrip, done.after.lstrip("\ufeff").split("\n")),
     )
     assert migrate(file).added == ()
 

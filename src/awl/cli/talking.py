@@ -35,38 +35,30 @@ def talk(
     from awl import talk
 
     config = load_config(wanted.cwd)
+    found = None if resume is None else _found(config, wanted, resume)
     text = None if prompt is None else _with_stdin(prompt)
     if text is not None and not text.strip():
         raise click.UsageError("there is nothing to send: give -p a TEXT, or pipe something in")
     if text is None and not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise AwlError("a conversation needs a terminal: for one turn, say awl -p TEXT")
-    if isinstance(resume, Copy):
-        path: Path | Logless | None = _copied(config, wanted, resume)
-    else:
-        path = None if resume is None else _to_resume(config, wanted, resume)
+    if isinstance(resume, Copy) and found is not None:
+        from awl.app import forked
+
+        found = forked(config, os.environ, wanted, found, resume.at)
     if text is not None:
-        return talk.once(config, os.environ, wanted, path, text, output, yes=yes)
-    return talk.terminal(config, os.environ, wanted, path, yes=yes)
+        return talk.once(config, os.environ, wanted, found, text, output, yes=yes)
+    return talk.terminal(config, os.environ, wanted, found, yes=yes)
 
 
-def _copied(config: Config, wanted: Wanted, copy: Copy) -> Path:
-    from awl.app import forked, open_store
-
-    store = open_store(config, os.environ)
-    try:
-        return forked(config, os.environ, wanted, store.find(copy.session), copy.at)
-    finally:
-        say_all(store.notices)
-
-
-def _to_resume(config: Config, wanted: Wanted, resume: str) -> Path | Logless | None:
+def _found(config: Config, wanted: Wanted, named: str | Copy) -> Path | Logless | None:
     """What to go on with; None, said aloud, when this directory has none yet."""
     from awl.app import open_store
 
     store = open_store(config, os.environ)
-    if resume != LATEST:
+    query = named.session if isinstance(named, Copy) else named
+    if query != LATEST:
         try:
-            return store.find(resume)
+            return store.find(query)
         finally:
             say_all(store.notices)
     cwd = here(wanted.cwd)
