@@ -127,6 +127,38 @@ def test_a_log_that_is_rewritten_while_it_is_read_hides_no_other(
         assert "changed by another program" in listing.unreadable[0]
 
 
+def test_a_log_that_may_not_be_on_disk_is_synced_before_it_counts(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[object] = []
+    monkeypatch.setattr(level, "sync", lambda fd: synced.append(fd))
+    monkeypatch.setattr(os, "sync", lambda: synced.append("all"))
+    put(store, 1)
+    assert len(store.list().sessions) == 1
+    assert len(synced) == 1
+    store.list()
+    assert len(synced) == 1
+    monkeypatch.setattr(level, "_WRITTEN_OUT", -1_000_000_000_000)
+    put(store, 2)
+    assert len(store.list().sessions) == 2
+    assert len(synced) == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="where all can be synced at once")
+def test_many_logs_that_may_not_be_on_disk_are_synced_at_once(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[object] = []
+    monkeypatch.setattr(level, "sync", lambda fd: synced.append(fd))
+    monkeypatch.setattr(os, "sync", lambda: synced.append("all"))
+    monkeypatch.setattr(level, "_MANY", 4)
+    monkeypatch.setattr(level, "_TICK", -1_000_000_000_000)
+    for number in range(5):
+        put(store, number)
+    assert len(store.list().sessions) == 5
+    assert synced == ["all"]
+
+
 def test_looking_changes_no_order_and_no_byte(store: Store) -> None:
     paths = [put(store, number) for number in (1, 2, 3)]
     before = [(path.read_bytes(), path.stat().st_mtime_ns) for path in paths]

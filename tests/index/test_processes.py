@@ -7,11 +7,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from running import until
 
 from awl.conversation import ModelRef, text_message
+from awl.index import fulltext, level, patience
 from awl.store.files import Store
 
 from .stores import anonymous
@@ -90,6 +92,49 @@ def test_eight_processes_for_a_minute(tmp_path: Path) -> None:
     assert max(slowest for _, slowest in done) < 1
 
 
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_eight_processes_of_which_some_are_killed_while_the_index_is_built_anew(
+    tmp_path: Path,
+) -> None:
+    root = tmp_path / "sessions"
+    fill(root, 100)
+    end = time.monotonic() + 30
+
+    def start(me: int) -> subprocess.Popen[str]:
+        left = str(max(1, end - time.monotonic()))
+        command = [sys.executable, "-c", WORKER, str(root), str(me), left]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    running = [start(me) for me in range(8)]
+    store = Store(root)
+    started = 8
+    while time.monotonic() < end:
+        victim = running.pop(0)
+        victim.kill()
+        victim.communicate()
+        running.append(start(started))
+        started += 1
+        assert len(store.reindex().sessions) >= 100
+    for process in running:
+        out, err = process.communicate(timeout=120)
+        assert process.returncode == 0, err
+        assert float(out.split()[1]) < 1, out
+    store.close()
+
+
+def counted(monkeypatch: pytest.MonkeyPatch, module: Any, name: str) -> list[Any]:
+    """What a function is called with from now on."""
+    real, calls = getattr(module, name), list[Any]()
+
+    def call(*arguments: Any) -> Any:
+        calls.append(arguments)
+        return real(*arguments)
+
+    monkeypatch.setattr(module, name, call)
+    return calls
+
+
 def fill(root: Path, sessions: int) -> None:
     store = Store(root)
     for number in range(sessions):
@@ -133,11 +178,16 @@ def test_a_catch_up_that_is_killed_at_any_moment_is_healed(tmp_path: Path) -> No
     store.close()
 
 
-def test_a_process_that_holds_the_write_lock_stops_nobody(tmp_path: Path) -> None:
+def test_a_process_that_holds_the_write_lock_stops_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is waited for once, and what the index knows need not be read again from the logs."""
     root = tmp_path / "sessions"
     fill(root, 3)
     store = Store(root)
+    monkeypatch.setattr(level, "_is_settled", lambda *arguments: True)
     store.list()
+    store.search("parser")
     held = subprocess.Popen(
         [
             sys.executable,
@@ -154,10 +204,17 @@ def test_a_process_that_holds_the_write_lock_stops_nobody(tmp_path: Path) -> Non
         session = store.create("/home/dev", ModelRef("a", "m"))
         session.append_message(text_message("user", "a new parser"))
         session.close()
-        begun = time.monotonic()
+        logs_read = counted(monkeypatch, level, "_read_open")
+        texts_read = counted(monkeypatch, fulltext, "_read")
+        waits = counted(monkeypatch, time, "sleep")
         assert len(store.list().sessions) == 4
-        assert time.monotonic() - begun < 5
+        assert waits
+        waits.clear()
+        monkeypatch.setattr(patience, "ENOUGH", 0)  # no time passes here without waiting
+        assert len(store.list().sessions) == 4
         assert [hit.session_id for hit in store.search("new").hits] == [session.id]
+        assert {path for _, path, *_ in logs_read} == {session.path}
+        assert (len(texts_read), waits) == (1, [])
         assert any("locked by another process" in notice for notice in store.notices)
     finally:
         held.kill()

@@ -11,6 +11,7 @@ import pytest
 
 from awl.conversation import ModelRef, text_message
 from awl.index import catalog, fulltext, level
+from awl.index.database import Unusable
 from awl.session import Session
 from awl.store.files import Store
 
@@ -167,6 +168,69 @@ def test_a_list_has_the_numbers_of_sessions_that_another_process_is_taking_in(
     listed.set()
     elsewhere.join(20)
     assert numbers(other) == {1, 2}
+
+
+def test_processes_with_the_same_to_do_share_it(
+    stores: tuple[Store, Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What another took in meanwhile is not read again, neither for lists nor for its texts."""
+    mine, other = stores
+    for n in range(5):
+        begin(mine, f"parser {n}").close()
+    reads: list[str] = []
+    monkeypatch.setattr(level, "_is_settled", lambda *arguments: True)
+    monkeypatch.setattr(level, "_BATCH", 0)
+    monkeypatch.setattr(fulltext, "_PORTION", 1)
+
+    def share(module: Any, name: str, act: Callable[[], object]) -> None:
+        real = getattr(module, name)
+
+        def read(*arguments: Any) -> Any:
+            reads.append(name)
+            if reads.count(name) == 2:
+                act()
+            return real(*arguments)
+
+        monkeypatch.setattr(module, name, read)
+
+    share(level, "_read_open", other.list)
+    share(fulltext, "_read", lambda: other.search("parser"))
+    assert len(mine.search("parser").hits) == 5
+    assert reads.count("_read_open") == 5 + 1  # the one at which both were
+    lines = sum(path.read_bytes().count(b"\n") for path in mine.logs())
+    assert reads.count("_read") == lines + 1
+
+
+def test_an_index_that_is_built_anew_is_used_by_others_until_it_is_done(
+    stores: tuple[Store, Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, other = stores
+    for n in range(5):
+        begin(mine, f"parser {n}").close()
+    listed = mine.list()
+    before = mine.catalog.database.path.stat().st_ino
+    monkeypatch.setattr(level, "_is_settled", lambda *arguments: True)
+    real = fulltext._read
+    tried: list[str] = []
+
+    def read(*arguments: Any) -> Any:
+        if not tried:
+            assert other.list() == listed
+            with pytest.raises(Unusable) as caught:
+                other.reindex()
+            tried.append(str(caught.value))
+            begin(other, "another parser").close()
+        return real(*arguments)
+
+    monkeypatch.setattr(fulltext, "_read", read)
+    assert len(mine.reindex().sessions) == 6
+    path = mine.catalog.database.path
+    assert tried == [f"{path} cannot be built anew: another process is at it"]
+    assert path.stat().st_ino != before
+    assert len(other.search("parser").hits) == 6
+    assert not mine.notices
+    assert not other.notices
+    assert not list(path.parent.glob("index.new.db*"))
 
 
 def test_a_log_that_was_listed_by_one_who_had_not_seen_it_goes_when_it_is_deleted(

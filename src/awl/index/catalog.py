@@ -19,6 +19,7 @@ from awl.index.conversations import Conversations, Logless
 from awl.index.database import Database
 from awl.index.disk import Disk
 from awl.index.info import Listing, SessionInfo, Status, Summary
+from awl.index.patience import Patience
 from awl.index.titles import Title
 from awl.log.file import is_locked, owner_path
 from awl.log.names import cwd_of_label, encode_cwd, same_directory
@@ -39,8 +40,9 @@ class Catalog:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.database = Database(root / ".awl")
-        self.conversations = Conversations(root / ".awl")
+        patience = Patience()
+        self.database = Database(root / ".awl", patience)
+        self.conversations = Conversations(root / ".awl", patience)
         self._prefix = f"{root}{os.sep}"
         self._conversations_fault = ""
 

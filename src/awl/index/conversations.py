@@ -19,6 +19,7 @@ import msgspec
 
 from awl.conversation import ModelRef
 from awl.index.database import Damaged, Unusable, connect, reason, writing
+from awl.index.patience import Patience
 from awl.log.file import create_private, make_directories, sync_directory
 
 T = TypeVar("T")
@@ -64,8 +65,9 @@ class Conversations:
     """The database in a folder. Thread-safe. Every method raises `Unusable` or `Damaged` where it
     cannot be used; both say why."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, patience: Patience) -> None:
         self.path = folder / "conversations.db"
+        self._patience = patience
         self._connection: sqlite3.Connection | None = None
         self._file: tuple[int, int] | None = None
         self._guard = threading.RLock()
@@ -200,7 +202,7 @@ class Conversations:
             sync_directory(self.path.parent)
         except FileExistsError:
             pass
-        db = connect(self.path)
+        db = connect(self.path, self._patience)
         try:
             db.execute("PRAGMA synchronous = FULL")
             version = _version(db)

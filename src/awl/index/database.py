@@ -4,30 +4,43 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import sqlite3
 import sys
 import threading
-import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, TypeVar
 
 import msgspec
 
 from awl.errors import AwlError
+from awl.index.patience import Patience
 from awl.log.file import create_private, make_directories
 
-if sys.platform != "win32":
+if sys.platform == "win32":
+
+    def _flock(fd: int, *, shared: bool) -> bool:
+        """Nothing there keeps processes apart so: files in use cannot be replaced anyway."""
+        return True
+
+else:
     import fcntl
+
+    def _flock(fd: int, *, shared: bool) -> bool:
+        """Whether the lock could be had."""
+        try:
+            fcntl.flock(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        return True
+
 
 T = TypeVar("T")
 
 SCHEMA_VERSION: Final = 2
 """An index of another version is built anew; one of a later version belongs to a newer awl."""
-
-PATIENCE: Final = 0.9
-"""Seconds to wait for other processes before the index is done without."""
 
 _SCHEMA: Final = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
@@ -64,6 +77,7 @@ CREATE VIRTUAL TABLE postings USING fts5(
 );
 """
 
+_MOMENT: Final = 0.05  # seconds that one statement waits
 _BUSY: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 _BARRED: Final = frozenset(
     {
@@ -98,15 +112,22 @@ class Damaged(AwlError):
     """A database is not what awl left."""
 
 
+class Connection(sqlite3.Connection):
+    """A connection that waits no longer for other processes than the patience it is given."""
+
+    patience: Patience
+
+
 class Database:
     """`index.db` in a folder, for one piece of work at a time. Thread-safe.
 
     `notices` are lines for a person, each said once.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, patience: Patience) -> None:
         self.path = folder / "index.db"
         self.notices: list[str] = []
+        self._patience = patience
         self._connection: sqlite3.Connection | None = None
         self._file: tuple[int, int] | None = None
         self._spare: sqlite3.Connection | None = None
@@ -117,32 +138,34 @@ class Database:
         cannot be used. The work may be begun more than once."""
         with self._guard:
             try:
-                return self._on_disk(work)
+                found = self._on_disk(work)
             except Unusable as error:
                 if str(error):
                     self._notice(f"the index cannot be used ({error}): the logs are read instead")
-            if self._spare is None:
-                self._spare = _temporary()
-            return _translated(self._spare, work, (sqlite3.Error,))  # all else is awl's own error
+                return self._without(work)
+            self._drop_spare()
+            return found
 
-    def rebuild(self) -> None:
-        """Throw the index away; the next work builds it anew.
+    def rebuild(self, fill: Callable[[sqlite3.Connection], object]) -> None:
+        """Build the index anew beside the one there is, which others use until it is done.
 
         Raises:
-            Unusable: other processes use it, it is a newer awl's, or it cannot be removed.
+            Unusable: another process does the same, it is a newer awl's, or it cannot be written.
         """
         with self._guard:
-            with contextlib.suppress(Damaged), self._locked(shared=True):
-                self._opened()
-            self._replace()
+            try:
+                with contextlib.suppress(Damaged), self._in_use():
+                    self._opened()
+                with self._locked("index.new.lock", shared=False, why="another process is at it"):
+                    self._take_the_place(self._made_beside(fill))
+            except Unusable as error:
+                raise Unusable(f"{self.path} cannot be built anew: {error}") from None
 
     def close(self) -> None:
         """Let go of the files."""
         with self._guard:
-            for connection in (self._connection, self._spare):
-                if connection is not None:
-                    connection.close()
-            self._connection = self._spare = self._file = None
+            self._drop_connection()
+            self._drop_spare()
 
     # -- inside ------------------------------------------------------------------------------------
 
@@ -151,7 +174,7 @@ class Database:
             raise Unusable  # there are no sessions yet, and looking makes nothing
         for last_try in (False, True):
             try:
-                with self._locked(shared=True):
+                with self._in_use():
                     return _translated(self._opened(), work, _SYMPTOMS)
             except Damaged as error:
                 if last_try:
@@ -160,12 +183,24 @@ class Database:
                 self._notice(f"the index is built anew from the logs ({error})")
         raise AssertionError("unreachable")
 
+    def _without(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Do some work on a private copy of the index, which nobody else can lock; if there is
+        nothing to copy, on an empty one."""
+        if self._spare is None and self._connection is not None:
+            self._spare = _copied(self._connection)
+            if self._spare is not None:
+                with contextlib.suppress(Damaged, Unusable):
+                    return _translated(self._spare, work, _SYMPTOMS)
+                self._drop_spare()
+        if self._spare is None:
+            self._spare = _prepared(_temporary())
+        return _translated(self._spare, work, (sqlite3.Error,))  # all else is awl's own error
+
     def _opened(self) -> sqlite3.Connection:
         """The connection to the file that has the name now."""
         file = _identity(self.path)
-        if self._connection is not None and file != self._file:
-            self._connection.close()
-            self._connection = None
+        if file != self._file:
+            self._drop_connection()
         if self._connection is None:
             try:
                 make_directories(self.path.parent)
@@ -174,44 +209,81 @@ class Database:
                         os.close(create_private(self.path))
             except OSError as error:
                 raise Unusable(error.strerror or str(error)) from None
-            self._connection = _connected(self.path)
             self._file = _identity(self.path)
+            self._connection = _connected(self.path, self._patience)
         return self._connection
 
     def _replace(self) -> None:
+        """Remove the file that was used last."""
+        used = self._file
+        self._drop_connection()
+        with self._alone():
+            if used != _identity(self.path):
+                return  # another process was quicker
+            try:
+                _remove(self.path)
+            except OSError as error:
+                raise Unusable(f"damaged, and not to be removed: {error.strerror}") from None
+
+    def _made_beside(self, fill: Callable[[sqlite3.Connection], object]) -> Path:
+        path = self.path.with_name("index.new.db")
+        try:
+            _remove(path)
+            os.close(create_private(path))
+        except OSError as error:
+            raise Unusable(error.strerror or str(error)) from None
+        with contextlib.closing(_connected(path, self._patience)) as db:
+            _translated(db, fill, (sqlite3.Error,))
+        return path
+
+    def _take_the_place(self, path: Path) -> None:
+        self._drop_connection()
+        with self._alone():
+            try:
+                _remove(self.path)
+                path.rename(self.path)
+            except OSError as error:
+                raise Unusable(error.strerror or str(error)) from None
+
+    def _drop_connection(self) -> None:
         if self._connection is not None:
             self._connection.close()
-            self._connection = None
-        with self._locked(shared=False):
-            # The write-ahead log first: it must never be taken for that of a new file.
-            for suffix in ("-wal", "-shm", ""):
-                try:
-                    self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
-                except OSError as error:
-                    raise Unusable(f"damaged, and not to be removed: {error.strerror}") from None
+        self._connection = self._file = None
+
+    def _drop_spare(self) -> None:
+        if self._spare is not None:
+            self._spare.close()
+        self._spare = None
 
     @contextlib.contextmanager
-    def _locked(self, *, shared: bool) -> Iterator[None]:
-        """Hold the right to use the file, or alone to replace it. It dies with the process."""
-        if sys.platform == "win32":
+    def _in_use(self) -> Iterator[None]:
+        """Hold the right to use the file, together with others. It dies with the process."""
+        with contextlib.ExitStack() as gate:
+            gate.enter_context(self._locked("index.gate", shared=True))
+            with self._locked("index.lock", shared=True):
+                gate.close()
+                yield
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Hold the right to replace the file. The gate is closed first: nobody else begins to use
+        it, and those who do are soon done."""
+        with self._locked("index.gate", shared=False), self._locked("index.lock", shared=False):
             yield
-            return
+
+    @contextlib.contextmanager
+    def _locked(
+        self, name: str, *, shared: bool, why: str = "other processes are using it"
+    ) -> Iterator[None]:
         try:
             make_directories(self.path.parent)
-            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-            fd = os.open(self.path.with_name("index.lock"), flags, 0o600)
+            flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
+            fd = os.open(self.path.with_name(name), flags, 0o600)
         except OSError as error:
             raise Unusable(error.strerror or str(error)) from None
         try:
-            deadline = time.monotonic() + PATIENCE
-            while True:
-                try:
-                    fcntl.flock(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-                    break
-                except OSError:
-                    if time.monotonic() >= deadline:
-                        raise Unusable("other processes are using it") from None
-                    time.sleep(0.005)
+            if not self._patience.persist(lambda: _flock(fd, shared=shared)):
+                raise Unusable(why)
             yield
         finally:
             os.close(fd)
@@ -224,7 +296,7 @@ class Database:
 @contextlib.contextmanager
 def writing(db: sqlite3.Connection) -> Iterator[None]:
     """One short transaction that writes: all of it, or nothing."""
-    db.execute("BEGIN IMMEDIATE")
+    _begin(db)
     try:
         yield
         db.execute("COMMIT")
@@ -232,6 +304,26 @@ def writing(db: sqlite3.Connection) -> Iterator[None]:
         if db.in_transaction:
             db.execute("ROLLBACK")
         raise
+
+
+def _begin(db: sqlite3.Connection) -> None:
+    if not isinstance(db, Connection):  # a private one
+        db.execute("BEGIN")
+        return
+    refused: list[sqlite3.OperationalError] = []
+
+    def attempt() -> bool:
+        try:
+            db.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError as error:
+            if not _is_busy(error):
+                raise
+            refused.append(error)
+            return False
+        return True
+
+    if not db.patience.persist(attempt):
+        raise refused[-1]
 
 
 @contextlib.contextmanager
@@ -243,6 +335,12 @@ def reading(db: sqlite3.Connection) -> Iterator[None]:
     finally:
         if db.in_transaction:
             db.execute("ROLLBACK")
+
+
+def begin_anywhere(things: Sequence[T]) -> Sequence[T]:
+    """The same in a circle from any one on, so that processes with the same to do share it."""
+    start = random.randrange(len(things)) if len(things) > 1 else 0  # noqa: S311
+    return [*things[start:], *things[:start]]
 
 
 def dead(db: sqlite3.Connection) -> int:
@@ -263,17 +361,27 @@ def reason(error: Exception) -> Exception:
     """What an error of a database means: `Unusable` now, or `Damaged`."""
     if not isinstance(error, sqlite3.Error):
         return Damaged(f"it holds what awl never wrote: {error!r}")
-    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
-    if code in _BUSY:
+    if _is_busy(error):
         return Unusable("locked by another process")
-    if code in _BARRED:
+    if _code(error) in _BARRED:
         return Unusable(str(error))
     return Damaged(str(error))
 
 
-def connect(path: Path) -> sqlite3.Connection:
+def _code(error: sqlite3.Error) -> int:
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
+
+
+def _is_busy(error: sqlite3.Error) -> bool:
+    return _code(error) in _BUSY
+
+
+def connect(path: Path, patience: Patience) -> Connection:
     """A connection to a database, each statement of which is its own transaction unless told."""
-    db = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
+    db = sqlite3.connect(
+        path, timeout=_MOMENT, isolation_level=None, check_same_thread=False, factory=Connection
+    )
+    db.patience = patience
     try:
         db.execute("PRAGMA journal_mode = WAL")
     except BaseException as error:
@@ -287,16 +395,32 @@ def connect(path: Path) -> sqlite3.Connection:
 def _temporary() -> sqlite3.Connection:
     """A private database that is in memory, and in a temporary file once it is large: there may be
     no disk to write to."""
-    db = sqlite3.connect("", check_same_thread=False)
+    db = sqlite3.connect("", isolation_level=None, check_same_thread=False)
     db.execute("PRAGMA temp_store = MEMORY")
     db.execute("PRAGMA journal_mode = MEMORY")
-    return _prepared(db)
+    return db
 
 
-def _connected(path: Path) -> sqlite3.Connection:
+def _copied(source: sqlite3.Connection) -> sqlite3.Connection | None:
+    """A private copy of a database that others may write to; None if it cannot be read either."""
+
+    def progress(status: int, remaining: int, total: int) -> None:
+        if remaining:  # all of it is one step, or it is locked
+            raise sqlite3.OperationalError
+
+    db = _temporary()
+    try:
+        source.backup(db, progress=progress)
+    except sqlite3.Error:
+        db.close()
+        return None
+    return db
+
+
+def _connected(path: Path, patience: Patience) -> sqlite3.Connection:
     db: sqlite3.Connection | None = None
     try:
-        db = connect(path)
+        db = connect(path, patience)
         _check_whole(db, path)
         return _prepared(db)
     except BaseException as error:
@@ -326,7 +450,6 @@ def _size(path: Path) -> int:
 
 def _prepared(db: sqlite3.Connection) -> sqlite3.Connection:
     """The connection, with awl's tables in it."""
-    db.isolation_level = None
     db.execute("PRAGMA synchronous = NORMAL")  # a lost transaction is caught up with
     db.execute("PRAGMA cache_size = -32000")
     version = _version(db)
@@ -362,6 +485,12 @@ def _translated(
         if db.in_transaction:
             with contextlib.suppress(sqlite3.Error, UnicodeDecodeError):
                 db.execute("ROLLBACK")
+
+
+def _remove(path: Path) -> None:
+    """Remove a database. The file first: SQLite passes over what it finds beside an empty one."""
+    for suffix in ("", "-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

@@ -20,7 +20,7 @@ import msgspec
 
 from awl.errors import AwlError
 from awl.index.catalog import Catalog, info_of, scope
-from awl.index.database import count_dead, dead, reading, writing
+from awl.index.database import begin_anywhere, count_dead, dead, reading, writing
 from awl.index.texts import Doc, Docs, Needle, Open, fold, holds, needles, snippet, words
 from awl.log.scan import scan
 
@@ -109,6 +109,22 @@ def search(
     return catalog.database.run(work)
 
 
+def rebuild(catalog: Catalog, progress: Progress | None = None) -> None:
+    """Build the index anew, with all texts.
+
+    Raises:
+        Unusable: another process does the same, it is a newer awl's, or it cannot be written.
+    """
+
+    def fill(db: sqlite3.Connection) -> None:
+        catalog.catch_up(db)
+        intake = _Intake(db, catalog.root, progress)
+        while behind := intake.behind():
+            intake.take_in(behind)
+
+    catalog.database.rebuild(fill)
+
+
 # -- taking texts in -----------------------------------------------------------------------------
 
 
@@ -176,10 +192,10 @@ class _Intake:
         """The next portions of logs, as many as make a short transaction."""
         batch: list[_Portion] = []
         size = 0
-        for log in behind:
+        for log in begin_anywhere(behind):
             full = self._root + b"/" + log.path
             before = self._db.execute(_TEXTS, (log.key,)).fetchone()
-            if before is None:
+            if before is None or before[1] >= self._goals[log.key]:
                 continue
             try:
                 portion = _read(full, log, before)

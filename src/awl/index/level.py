@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import stat
+import sys
 import time
 import zlib
 from collections.abc import Iterator
@@ -15,12 +16,14 @@ import msgspec
 
 from awl.errors import AwlError
 from awl.index.conversations import Conversations
-from awl.index.database import Unusable, count_dead, writing
+from awl.index.database import Unusable, begin_anywhere, count_dead, writing
 from awl.index.disk import Disk, Log
 from awl.index.info import Summary
 from awl.index.summary import Changed, Mark, fits, read_on, stands
 from awl.log.file import sync
 
+_MANY: Final = 32  # logs that are not sure to be on disk: all of the system is synced instead
+_WRITTEN_OUT: Final = 120_000_000_000  # ns after which a system has written out what it holds back
 _BATCH: Final = 0.1  # seconds of reading that go into one transaction
 _TRIES: Final = 3  # readings of a log that changes under them
 _TICK: Final = 50_000_000  # ns within which a file system may give two changes one time
@@ -65,7 +68,9 @@ class Level:
         self._root = os.fsencode(root)
         self._disk = disk
         self._conversations = conversations
-        self._lasting = bool(db.execute("PRAGMA database_list").fetchone()[2])
+        # What was changed before this is on disk. To a private database that does not matter.
+        lasting = bool(db.execute("PRAGMA database_list").fetchone()[2])
+        self._synced = time.time_ns() - _WRITTEN_OUT if lasting else sys.maxsize
         meta = dict(db.execute("SELECT key, value FROM meta").fetchall())
         self._version: int = meta["version"]
         self._rows = {row.log.path: row for row in map(_row, db.execute(_ROWS))}
@@ -98,6 +103,10 @@ class Level:
             for seen in self._disk.logs
             if (row := self._rows.get(seen[0])) is None or not row.settled or row.log != seen
         ]
+        if sys.platform == "linux" and sum(log.ctime >= self._synced for log in stale) > _MANY:
+            begun = time.time_ns() - _TICK
+            os.sync()  # a sync of each log costs thousands of times what reading it does
+            self._synced = begun
         for batch in self._batches(stale):
             with writing(self._db):
                 for read in batch:
@@ -125,8 +134,8 @@ class Level:
         """The logs that must be read, read, in portions that make short transactions."""
         batch: list[_Read] = []
         deadline = time.monotonic() + _BATCH
-        for log in stale:
-            if log.name is None:
+        for log in begin_anywhere(stale):
+            if log.name is None or self._is_taken_in(log):
                 continue
             if (read := self._try(log)) is not None:
                 batch.append(read)
@@ -135,6 +144,11 @@ class Level:
                 batch, deadline = [], time.monotonic() + _BATCH
         if batch:
             yield batch
+
+    def _is_taken_in(self, log: Log) -> bool:
+        """Whether another process has meanwhile taken in just this."""
+        row = _found(self._db, log.path)
+        return row is not None and row.settled and row.log == log
 
     def _try(self, log: Log) -> _Read | None:
         """What a log says; None if it is gone or cannot be read."""
@@ -154,7 +168,7 @@ class Level:
         try:
             for _ in range(_TRIES):
                 row = self._rows.get(log.path)
-                read = _read_open(fd, path, log.path, row, lasting=self._lasting)
+                read = _read_open(fd, path, log.path, row, self._synced)
                 if read is not None:
                     return read
         finally:
@@ -213,11 +227,10 @@ class Level:
         _set(self._db, "seen", b"")
 
 
-def _read_open(
-    fd: int, path: Path, name: bytes, row: _Row | None, *, lasting: bool
-) -> _Read | None:
+def _read_open(fd: int, path: Path, name: bytes, row: _Row | None, synced: int) -> _Read | None:
     """Read an open log on from its row; None if it changed meanwhile. A lasting index takes in no
-    log before that is on disk: it must never know more than what a power cut leaves."""
+    log before that is on disk: it must never know more than what a power cut leaves. What was
+    changed before `synced` is."""
     now = time.time_ns()
     found = os.fstat(fd)
     if not stat.S_ISREG(found.st_mode):
@@ -230,7 +243,7 @@ def _read_open(
         summary, mark = read_on(fd, path, before)
     except Changed:
         return None
-    if lasting and (before is None or mark.end != before.end):
+    if log.ctime >= synced and (before is None or mark.end != before.end):
         try:
             sync(fd)
         except OSError as error:

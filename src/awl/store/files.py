@@ -200,10 +200,11 @@ class Store:
         """Build the index anew, with all texts.
 
         Raises:
-            Unusable: other processes use it, it is a newer awl's, or it cannot be removed.
+            Unusable: another process does the same, it is a newer awl's, or it cannot be written.
         """
-        self.catalog.database.rebuild()
-        self.search("x", limit=1, progress=progress)
+        from awl.index.fulltext import rebuild  # lists do without it
+
+        rebuild(self.catalog, progress)
         return self.list()
 
     def logs(self, unreadable: Lines | None = None) -> Iterator[Path]:
