@@ -197,8 +197,9 @@ class Level:
                 numbers = self._conversations.numbers(missing)
                 with writing(db):
                     db.executemany(
-                        "UPDATE sessions SET number = ? WHERE id = ? AND info IS NOT NULL",
-                        [(number, session_id) for session_id, number in numbers.items()],
+                        "UPDATE sessions SET number = ?"
+                        " WHERE folded = ? AND id = ? AND info IS NOT NULL",
+                        [(number, known.lower(), known) for known, number in numbers.items()],
                     )
         except AwlError as error:
             self.fault = str(error)
