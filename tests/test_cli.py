@@ -1123,3 +1123,30 @@ def test_starting_the_settings_anew_twice_keeps_both_old_files(awl: Awl) -> None
     awl("config", "init", "--force")
     assert awl.config.with_name("config.toml.bak").read_text() == mine
     assert awl.config.with_name("config.toml.bak-2").exists()
+
+
+# -- the shell -------------------------------------------------------------------------------------
+
+
+def completed(awl: Awl, *words: str) -> list[str]:
+    """What the shell offers for the last of the words."""
+    asked = {"COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1)}
+    lines = awl(env={**asked, "_AWL_COMPLETE": "bash_complete"}).lines
+    return [line for line in lines if line]
+
+
+def test_the_shell_completes_commands_and_the_ids_of_sessions(awl: Awl) -> None:
+    assert "_AWL_COMPLETE=bash_complete" in awl(env={"_AWL_COMPLETE": "bash_source"}).out
+    assert completed(awl, "awl", "sess") == ["plain,sessions"]
+    assert completed(awl, "awl", "sessions", "show", "0") == []
+    awl("-p", "Hi")
+    for words in (["sessions", "tree"], ["--resume"], ["--fork"], ["sessions", "show", "--json"]):
+        assert completed(awl, "awl", *words, awl.id[:4]) == [f"plain,{awl.id[:8]}"]
+    assert completed(awl, "awl", "sessions", "show", awl.id[:12]) == [f"plain,{awl.id}"]
+    assert completed(awl, "awl", "sessions", "show", "x") == []
+
+
+def test_a_broken_configuration_does_not_disturb_who_presses_tab(awl: Awl) -> None:
+    awl("-p", "Hi")
+    awl.config.write_text("broken")
+    assert completed(awl, "awl", "sessions", "show", "0") == []

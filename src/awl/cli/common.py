@@ -7,16 +7,21 @@ import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from awl.errors import AwlError
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from awl.config import Config
     from awl.index.fulltext import Progress
     from awl.store.files import Store
+
+MOST_COMPLETED: Final = 200
+"""Sessions that the shell offers, the newest first."""
 
 
 class InOrder(click.Group):
@@ -24,6 +29,40 @@ class InOrder(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
+
+
+class SessionId(click.types.StringParamType):
+    """A session's id, as `Store.find` takes it. The shell completes it from the newest sessions."""
+
+    name = "id"
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem
+
+        from awl.config import load, sessions_dir
+        from awl.printing import one_line
+        from awl.store.files import Store
+
+        try:  # a shell that asks in the middle of a line must not be told of faults
+            store = Store(sessions_dir(load(os.environ), os.environ))
+            newest = store.list(limit=MOST_COMPLETED).sessions[::-1]
+            names = store.short_ids([info.id for info in newest])
+        except (AwlError, OSError):
+            return []
+        typed = incomplete.lower()
+        return [
+            CompletionItem(
+                info.id if len(typed) > len(names[info.id]) else names[info.id],
+                help=one_line(info.title, 60),
+            )
+            for info in newest
+            if info.id.startswith(typed)
+        ]
+
+
+SESSION: Final = SessionId()
 
 
 def load_config(cwd: str | None) -> Config:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from awl.cli.common import (
+    SESSION,
     here,
     open_store,
     print_json,
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("session_id", metavar="[ID]", required=False)
+@click.argument("session_id", metavar="[ID]", type=SESSION, required=False)
 @click.option("--all", "everywhere", is_flag=True, help="All that is kept, the databases too.")
 @click.option("--cwd", metavar="DIR", help="The sessions of DIR.")
 @click.option("--json", "as_json", is_flag=True, help="For programs.")

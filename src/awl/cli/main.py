@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import click
 
 from awl import __version__
-from awl.cli.common import InOrder, directory, say
+from awl.cli.common import SESSION, InOrder, directory, say
 from awl.cli.config import config, migrate
 from awl.cli.health import verify
 from awl.cli.sessions import sessions
@@ -38,12 +38,13 @@ Examples:
 @click.option(
     "--resume",
     metavar="[ID]",
+    type=SESSION,
     is_flag=False,
     flag_value=LATEST,
     default=None,
     help="Continue the latest session of this directory, or the one with this id, prefix or path.",
 )
-@click.option("--fork", metavar="ID", help="Continue in a copy of this session.")
+@click.option("--fork", metavar="ID", type=SESSION, help="Continue in a copy of this session.")
 @click.option(
     "--at", type=click.IntRange(min=0), metavar="SEQ", help="With --fork: copy up to this entry."
 )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from awl.cli.common import (
+    SESSION,
     InOrder,
     here,
     load_config,
@@ -137,7 +138,7 @@ def search(
 
 
 @sessions.command()
-@click.argument("session_id", metavar="ID")
+@click.argument("session_id", metavar="ID", type=SESSION)
 @click.argument("title", metavar="TITLE", nargs=-1, required=True)
 def rename(session_id: str, title: tuple[str, ...]) -> None:
     """Give a session a title. Its place in lists stays the same.
@@ -167,7 +168,7 @@ def reindex() -> None:
 
 
 @sessions.command()
-@click.argument("session_id", metavar="ID")
+@click.argument("session_id", metavar="ID", type=SESSION)
 @click.option("--events", is_flag=True, help="Every entry of the log, a line each.")
 @click.option("--from", "lo", type=click.IntRange(min=0), metavar="N", help="From this seq on.")
 @click.option("--to", "hi", type=click.IntRange(min=0), metavar="N", help="Up to this seq.")
@@ -211,7 +212,7 @@ def _show_logless(found: Logless, needs_log: bool) -> None:
 
 
 @sessions.command()
-@click.argument("session_id", metavar="ID")
+@click.argument("session_id", metavar="ID", type=SESSION)
 @click.option("--print", "print_only", is_flag=True, help="The complete raw lines, to stdout.")
 def resume(session_id: str, print_only: bool) -> None:
     """Go on with a session, in its own directory.
@@ -238,7 +239,7 @@ def resume(session_id: str, print_only: bool) -> None:
 
 
 @sessions.command()
-@click.argument("session_id", metavar="ID")
+@click.argument("session_id", metavar="ID", type=SESSION)
 @click.option("--json", "as_json", is_flag=True, help="For programs: every branch in full.")
 def tree(session_id: str, as_json: bool) -> None:
     """Show the branches of a session: what was gone back from, and what was said instead.
