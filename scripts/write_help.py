@@ -33,7 +33,11 @@ tool_started, tool_output, tool_finished, notice, retrying, unsaved, saved, and 
 `awl sessions --json` is an array of {id, title, status, cwd, provider, model, created, updated,
 message_count, event_count, path, forked_from}; `status` is open, interrupted or idle. `awl sessions
 show ID --json` is {session, damage: [{line, start, end, reason}], entries}: the same facts, the
-lines that cannot be read, and the log's entries as they are.
+lines that cannot be read, and the log's entries as they are. `awl sessions tree ID --json` is
+{session, damage, leaf, nodes}; `leaf` is the last entry's id, and a node is {kind, depth, seq,
+entry_id, parent_id, timestamp, text, entries, last_id, starts, ends, leaf, labels: [{label,
+entry_id}], session_id}, in the order in which they are drawn; `kind` is prompt, rewind,
+condensation, entries or fork.
 
 `awl sessions verify ID --json` is {session_id, path, ok, findings: [{severity, kind, text, line,
 start, end, lines, file}]}; without an ID, an array of these. `severity` is damage or note, [start,

@@ -131,9 +131,11 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     """What a command has to say. `history`, if any, is shown above `text`, and so is `banner`.
 
     `draft` is a text for the person to go on writing, as it would be typed. `ask` is shown below.
+    `rows`: the lines of the text are rows, which are not wrapped.
     """
 
     text: str = ""
+    rows: bool = False
     history: tuple[HistoryItem, ...] = ()
     banner: BannerInfo | None = None
     draft: str = ""
@@ -330,7 +332,7 @@ async def _rewind(agent: AgentAccess, argument: str) -> Reply:
         lines.insert(0, f"The last {limit}; /rewind all lists every prompt.")
     lines += ["", "/rewind N goes back to before a prompt; an entry's id or a label does too."]
     question = "Go back to before which? A number, or Enter to stay:"
-    return Reply(text="\n".join(lines), ask=Ask(question, "/rewind"))
+    return Reply(text="\n".join(lines), rows=True, ask=Ask(question, "/rewind"))
 
 
 def _prompt_line(prompt: Prompt, width: int) -> str:
@@ -350,8 +352,9 @@ async def _title(agent: AgentAccess, argument: str) -> Reply:
 
 
 async def _tree(agent: AgentAccess, argument: str) -> Reply:
-    lines = await agent.tree()
-    return Reply(text="\n".join([*lines, "", "/rewind ID goes back to an entry of any branch."]))
+    lines = [*await agent.tree()]
+    lines = [*lines, "", "/rewind ID goes back to an entry of any branch."]
+    return Reply(text="\n".join(lines), rows=True)
 
 
 _CONV_USAGE: Final = (
@@ -446,7 +449,7 @@ async def _conv_list(agent: AgentAccess, count: str = "") -> Reply:
     if found.more:
         lines.insert(0, f"The newest {limit}; /conv list all lists every session.")
     lines += [*found.notices, "", "/conv resume ID goes on with one, here and now."]
-    return Reply(text="\n".join(lines))
+    return Reply(text="\n".join(lines), rows=True)
 
 
 def _conv_shown(row: SessionRow) -> Reply:
@@ -466,7 +469,8 @@ def _conv_shown(row: SessionRow) -> Reply:
         "log": info.path or "none: only its words are kept",
     }
     width = max(map(len, facts))
-    return Reply(text="\n".join(f"{name:{width}}  {fact}" for name, fact in facts.items() if fact))
+    lines = [f"{name:{width}}  {fact}" for name, fact in facts.items() if fact]
+    return Reply(text="\n".join(lines), rows=True)
 
 
 async def _quit(agent: AgentAccess, argument: str) -> Reply:

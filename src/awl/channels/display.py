@@ -117,7 +117,8 @@ def show_reply(reply: Reply, console: Console, *, lines: int = RESULT_LINES) -> 
         answer.feed(reply.text)
         answer.finish()
     elif reply.text:
-        console.print(words(reply.text, "red" if reply.is_error else "dim" * bool(reply.history)))
+        style = "red" if reply.is_error else "dim" * bool(reply.history)
+        console.print(words(reply.text, style), soft_wrap=reply.rows)
 
 
 def banner(info: BannerInfo, *, now: datetime | None = None) -> Text:
