@@ -43,6 +43,26 @@ class AmbiguousId(AwlError):
         super().__init__(f"{query!r} is ambiguous: it could be {', '.join(candidates)}")
 
 
+class NotInTrash(SessionNotFound):
+    """No deleted session has this id, or a prefix of it. `candidates` are what is in the trash."""
+
+    def __init__(self, query: str, candidates: Sequence[str] = ()) -> None:
+        AwlError.__init__(
+            self,
+            f"nothing in the trash matches {query!r}"
+            + (f": there are {', '.join(candidates)}" if candidates else ": it is empty"),
+        )
+        self.query, self.candidates = query, tuple(candidates)
+
+
+class SessionExists(AwlError):
+    """There is another session with this id, or in this place, already."""
+
+    def __init__(self, path: Path, advice: str) -> None:
+        self.path = path
+        super().__init__(f"there is such a session already ({path}): {advice}")
+
+
 class NoLog(AwlError):
     """A conversation was kept without a log, and what is asked for needs one."""
 

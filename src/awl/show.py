@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -94,8 +94,15 @@ def events(path: Path, asked: Range) -> Iterator[str]:
         bad = next(damage, None)
 
 
-def print_session(path: Path, asked: Range, *, lines: int) -> None:
-    """Print a session for people, and of tools' output so many lines."""
+def print_session(
+    path: Path,
+    asked: Range,
+    *,
+    lines: int,
+    forks: Callable[[str], Sequence[str]] = lambda session_id: (),
+) -> None:
+    """Print a session for people, and of tools' output so many lines; `forks` gives the forks of a
+    session."""
     from awl.channels.display import make_console, print_history, words
     from awl.history import history
 
@@ -110,6 +117,10 @@ def print_session(path: Path, asked: Range, *, lines: int) -> None:
         info.status,
     ]
     console.print(words("  ".join(facts), "dim"))
+    if parent := info.forked_from:
+        console.print(words(f"fork of {parent.session_id} at {parent.seq}", "dim"))
+    if children := forks(info.id):
+        console.print(words(f"forked as {', '.join(children)}", "dim"))
     for notice in damage_notices(path, state):
         console.print(words(notice, "yellow"))
     items = (item for item in history(state) if asked.holds(item.seq))

@@ -427,6 +427,7 @@ def test_a_cut_in_a_batch_of_calls_leaves_them_with_an_unknown_end(store: Store)
 # -- whole or absent -----------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("unsynced")
 def test_killed_at_any_step_a_fork_is_whole_or_absent_and_its_rest_goes_away(
     store: Store, tmp_path: Path
 ) -> None:

@@ -12,6 +12,7 @@ from awl import __version__
 from awl.cli.common import SESSION, InOrder, directory, say
 from awl.cli.config import config, migrate
 from awl.cli.health import verify
+from awl.cli.moving import VERBS
 from awl.cli.sessions import sessions
 from awl.cli.talking import LATEST, Copy, talk
 from awl.errors import AwlError
@@ -120,7 +121,8 @@ def cli(
     ctx.exit(talk(wanted, goes_on, prompt, output or "text", yes))
 
 
-sessions.add_command(verify)
+for verb in (*VERBS, verify):
+    sessions.add_command(verb)
 cli.add_command(sessions)
 cli.add_command(config)
 

@@ -199,7 +199,12 @@ def show(session_id: str, events: bool, lo: int | None, hi: int | None, as_json:
             print_text(line)
     else:
         lines = load_config(None).session.resume.expand_default_lines
-        shown.print_session(path, asked, lines=lines)
+
+        def forks(session_id: str) -> list[str]:
+            children = [info.id for info in store.children(session_id)]
+            return list(store.short_ids(children).values())
+
+        shown.print_session(path, asked, lines=lines, forks=forks)
 
 
 def _show_logless(found: Logless, needs_log: bool) -> None:

@@ -228,7 +228,7 @@ class Catalog:
             others = [one.session_id.lower() for one in self.logless(db)]
             if len(ids) > _MANY:
                 rows = db.execute("SELECT DISTINCT folded FROM sessions")
-                return _shortened(ids, {*others, *(folded for (folded,) in rows)})
+                return shortened(ids, {*others, *(folded for (folded,) in rows)})
             return {one: one[: _length(db, one.lower(), others)] for one in ids}
 
         return self.database.run(work)
@@ -316,7 +316,7 @@ def _length(db: sqlite3.Connection, folded: str, others: list[str]) -> int:
     return max(SHORTEST_PREFIX, shared + 1)
 
 
-def _shortened(ids: Sequence[str], known: set[str]) -> dict[str, str]:
+def shortened(ids: Sequence[str], known: set[str]) -> dict[str, str]:
     """As `_length` says for each, with one pass over all ids."""
     everything = sorted(known)
     lengths = {}

@@ -8,7 +8,6 @@ conversation without a log, until a person has seen to it.
 from __future__ import annotations
 
 import os
-import secrets
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable
@@ -24,9 +23,8 @@ from awl.log.file import create_private, make_directories, sync_directory
 
 T = TypeVar("T")
 
-SCHEMA_VERSION: Final = 1
-
-_SCHEMA: Final = """
+_SCHEMAS: Final = (
+    """
 CREATE TABLE meta (instance TEXT NOT NULL);
 CREATE TABLE numbers (
     number INTEGER PRIMARY KEY AUTOINCREMENT, session_id TEXT NOT NULL UNIQUE
@@ -40,7 +38,15 @@ CREATE TABLE messages (
     role TEXT NOT NULL, text TEXT NOT NULL, timestamp TEXT NOT NULL
 );
 CREATE INDEX messages_session ON messages (session_id, id);
-"""
+INSERT INTO meta VALUES (lower(hex(randomblob(16))));
+""",
+    """
+CREATE TABLE trashed (session_id TEXT PRIMARY KEY, deleted TEXT NOT NULL) WITHOUT ROWID;
+""",
+)
+"""What each version adds to the one before it."""
+
+SCHEMA_VERSION: Final = len(_SCHEMAS)
 
 
 class Said(msgspec.Struct, frozen=True):
@@ -137,18 +143,48 @@ class Conversations:
                     "INSERT INTO messages (session_id, role, text, timestamp) VALUES (?, ?, ?, ?)",
                     rows,
                 )
+                # Who goes on with it wants to find it again.
+                db.execute("DELETE FROM trashed WHERE session_id = ?", (session_id,))
 
         self._run(work)
 
     def all(self) -> list[Logless]:
-        """Every conversation that was ever kept here, in order of id. Some may have a log now."""
+        """Every conversation that is kept here, in order of id. Some may have a log now."""
         if not self.path.exists():
             return []
-        return self._run(_all)
+        return self._run(lambda db: _all(db, "NOT IN"))
 
     def get(self, session_id: str) -> Logless | None:
         """One conversation."""
         return next((one for one in self.all() if one.session_id == session_id), None)
+
+    def trash(self, session_id: str, when: str) -> None:
+        """Keep a conversation out of `all`. That it had none here is no error."""
+        self._change(
+            "INSERT OR REPLACE INTO trashed SELECT session_id, ? FROM conversations"
+            " WHERE session_id = ?",
+            (when, session_id),
+        )
+
+    def restore(self, session_id: str) -> None:
+        """Undo `trash`."""
+        self._change("DELETE FROM trashed WHERE session_id = ?", (session_id,))
+
+    def forget(self, session_id: str) -> None:
+        """Remove what was said in a conversation for good. Its number is not given again."""
+        for table in ("messages", "conversations", "trashed"):
+            self._change(f"DELETE FROM {table} WHERE session_id = ?", (session_id,))  # noqa: S608
+
+    def trashed(self) -> list[tuple[Logless, str]]:
+        """The conversations that `trash` keeps out of `all`, and since when."""
+        if not self.path.exists():
+            return []
+
+        def work(db: sqlite3.Connection) -> list[tuple[Logless, str]]:
+            when = dict(db.execute("SELECT * FROM trashed").fetchall())
+            return [(one, when[one.session_id]) for one in _all(db, "IN")]
+
+        return self._run(work)
 
     def close(self) -> None:
         """Let go of the file."""
@@ -158,6 +194,14 @@ class Conversations:
                 self._connection = None
 
     # -- inside ------------------------------------------------------------------------------------
+
+    def _change(self, statement: str, values: tuple[str, ...]) -> None:
+        def work(db: sqlite3.Connection) -> None:
+            with writing(db):
+                db.execute(statement, values)
+
+        if self.path.exists():
+            self._run(work)
 
     def identity(self) -> int:
         """The inode of the file; 0 when there is none."""
@@ -205,16 +249,16 @@ class Conversations:
         db = connect(self.path, self._patience)
         try:
             db.execute("PRAGMA synchronous = FULL")
+            db.execute("PRAGMA secure_delete = ON")  # what is forgotten is overwritten
             version = _version(db)
             if version > SCHEMA_VERSION:
                 raise Unusable(f"{self.path} was made by a newer awl: upgrade awl to use it")
-            if not version:
+            if version < SCHEMA_VERSION:
                 with writing(db):
-                    if not _version(db):
-                        for statement in filter(str.strip, _SCHEMA.split(";")):
+                    for schema in _SCHEMAS[_version(db) :]:
+                        for statement in filter(str.strip, schema.split(";")):
                             db.execute(statement)
-                        db.execute("INSERT INTO meta VALUES (?)", (secrets.token_hex(16),))
-                        db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+                    db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
         except BaseException:
             db.close()
             raise
@@ -235,7 +279,8 @@ def _numbers(db: sqlite3.Connection, ids: list[str]) -> dict[str, int]:
     return {known: row[0] for known, row in found if row}
 
 
-def _all(db: sqlite3.Connection) -> list[Logless]:
+def _all(db: sqlite3.Connection, which: str) -> list[Logless]:
+    """The conversations that are `IN` the trash, or `NOT IN` it."""
     said: dict[str, list[Said]] = {}
     for session_id, *facts in db.execute(
         "SELECT session_id, role, text, timestamp FROM messages ORDER BY id"
@@ -250,6 +295,7 @@ def _all(db: sqlite3.Connection) -> list[Logless]:
             tuple(said.get(session_id, ())),
         )
         for session_id, cwd, provider, model, endpoint, created in db.execute(
-            "SELECT * FROM conversations ORDER BY session_id"
+            f"SELECT * FROM conversations WHERE session_id {which}"  # noqa: S608
+            " (SELECT session_id FROM trashed) ORDER BY session_id"
         )
     ]

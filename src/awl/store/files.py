@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from awl.index.fulltext import Found, Progress
     from awl.session import Session
     from awl.state import State
+    from awl.store.trash import Trash
 
 __all__ = [
     "SHORTEST_PREFIX",
@@ -144,6 +145,38 @@ class Store:
             return self._fork_open(session, at)
         finally:
             session.close()
+
+    def children(self, session_id: str) -> Sequence[SessionInfo]:
+        """The forks of a session, as their own headers tell."""
+        return [
+            info
+            for info in self.list().sessions
+            if info.forked_from and info.forked_from.session_id == session_id
+        ]
+
+    # -- the trash ---------------------------------------------------------------------------------
+
+    @property
+    def trash(self) -> Trash:
+        """What was deleted."""
+        from awl.store.trash import Trash
+
+        return Trash(self.root, self.catalog)
+
+    def delete(self, query: str | Path, *, purge: bool = False) -> str:
+        """Move a session to the trash, whole or not at all; with `purge`, remove it for good. Its
+        number is never given again. Returns its id.
+
+        Raises:
+            SessionBusy: it is open; the error names the holder.
+            AwlError: its log lies outside the store.
+            SessionNotFound, AmbiguousId, OSError.
+        """
+        found = query if isinstance(query, Path) else self.find(query)
+        session_id = self.trash.take(found, purge=purge)
+        if purge:
+            self.list(limit=1)  # what was said leaves the index, too
+        return session_id
 
     # -- lists and search --------------------------------------------------------------------------
 
