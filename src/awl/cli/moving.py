@@ -10,7 +10,6 @@ import click
 
 from awl.cli.common import (
     load_config,
-    local_time,
     open_store,
     print_json,
     print_text,
@@ -19,6 +18,7 @@ from awl.cli.common import (
 )
 from awl.errors import NoLog
 from awl.log.names import parse_log_name
+from awl.printing import local_time
 
 if TYPE_CHECKING:
     from awl.index.conversations import Logless
