@@ -5,9 +5,13 @@ from pathlib import Path
 
 import pytest
 from acting import Stage
+from hypothesis import settings
 from running import Awl
 from standin import StandIn
 from zygote import Forks
+
+settings.register_profile("awl", deadline=None)  # how long an example takes proves nothing
+settings.load_profile("awl")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
