@@ -12,8 +12,8 @@ from typing import Final
 
 from awl.entries import RewindEntry
 
-_ID: Final = re.compile(r"[0-9a-f]{8}")
 _SPACE: Final = 1 << 32
+_is_id: Final = re.compile(r"[0-9a-f]{8}\Z").match
 
 
 class Chain:
@@ -32,32 +32,43 @@ class Chain:
         digest = hashlib.sha256(source_id.encode(errors="replace")).digest()
         # An odd step goes through all 2^32 ids before one comes again.
         self._step = int.from_bytes(digest[:4], "big") | 1
-        self._next = int.from_bytes(digest[4:8], "big")
+        self._start = int.from_bytes(digest[4:8], "big")
         self.import_id = digest[8:12].hex()
         self._salt = digest[12:]
-        self._ids: dict[str, str] = {}
+        self._keep = keep
         self._numbers: dict[str, int] = {}
-        self._used: set[str] | None = set() if keep else None
-        self._at: str | None = None  # the id of the entry that the next one follows
+        self._odd: dict[str, str] = {}  # the ids of names that are not kept, where names are
+        self._drawn: set[str] = set()  # ids that are no names, where names are kept
+        self._at = 0  # the number of the entry that the next one follows
         self._jumps: list[tuple[int, int]] = []
         self.count = 0
 
     def draw(self, key: str | None = None) -> str:
-        """The id of the next entry; `key` is its name in the source, for jumps back to it."""
-        self.count += 1
-        self._at = self._kept(key) or self._drawn()
-        if key is not None:
-            self._ids[key], self._numbers[key] = self._at, self.count
-        return self._at
+        """The id of the next entry; `key` is its name in the source, for jumps back to it. An entry
+        without a name stands beside the source's own order."""
+        self.count = number = self.count + 1
+        if key is None:
+            return self._free()
+        if not self._keep:
+            found = f"{(self._start + number * self._step) % _SPACE:08x}"
+        elif _is_id(key) and key not in self._numbers and key not in self._drawn:
+            found = key
+        else:
+            found = self._odd[key] = self._free()
+        self._numbers[key] = self._at = number
+        return found
 
     def alias(self, key: str, other: str) -> None:
         """Give the entry that has a name one more; nothing, if there is none."""
-        if other in self._ids:
-            self._ids[key], self._numbers[key] = self._ids[other], self._numbers[other]
+        number = self._numbers.get(other)
+        if number is not None:
+            self._odd[key] = self._id(other, number)
+            self._numbers[key] = number
 
     def id_of(self, key: str) -> str | None:
         """The id of the entry that has this name."""
-        return self._ids.get(key)
+        number = self._numbers.get(key)
+        return None if number is None else self._id(key, number)
 
     def number_of(self, key: str) -> int | None:
         """The number of the entry that has this name."""
@@ -66,21 +77,23 @@ class Chain:
     def jump(self, parent: str | None, timestamp: str) -> RewindEntry | None:
         """What goes back to an entry by its name (None: to before everything); None if the next
         entry follows it anyway. A name that is not known (its line is damaged) leads nowhere."""
-        to = None if parent is None else self._ids.get(parent, self._at)
-        if to == self._at:
+        number = 0 if parent is None else self._numbers.get(parent, self._at)
+        if number == self._at:
             return None
-        self._at = to
+        self._at = number
         self.count += 1
-        self._jumps.append((self.count, 0 if parent is None else self._numbers[parent]))
-        return RewindEntry(id=self._drawn(), parent_id=to, timestamp=timestamp)
+        self._jumps.append((self.count, number))
+        to = None if parent is None else self._id(parent, number)
+        return RewindEntry(id=self._free(), parent_id=to, timestamp=timestamp)
 
     def closing(self, parent: str, timestamp: str) -> RewindEntry | None:
         """What goes back to an entry at the end of the source as it is now. It has no number, so
         that more can be read of a source that grew."""
-        if self._ids.get(parent, self._at) == self._at:
+        number = self._numbers.get(parent, self._at)
+        if number == self._at:
             return None
         name = self.passing_id("end", self.count)
-        return RewindEntry(id=name, parent_id=self._ids[parent], timestamp=timestamp)
+        return RewindEntry(id=name, parent_id=self._id(parent, number), timestamp=timestamp)
 
     def passing_id(self, what: str, count: int) -> str:
         """The id of something that stands behind so many entries and has no number itself."""
@@ -96,18 +109,18 @@ class Chain:
                 at = to
         return number <= at
 
-    def _kept(self, key: str | None) -> str | None:
-        if self._used is None or key is None or key in self._used or not _ID.fullmatch(key):
-            return None
-        self._used.add(key)
-        return key
+    def _id(self, key: str, number: int) -> str:
+        if key in self._odd:
+            return self._odd[key]
+        return key if self._keep else f"{(self._start + number * self._step) % _SPACE:08x}"
 
-    def _drawn(self) -> str:
-        while True:
-            found = f"{self._next:08x}"
-            self._next = (self._next + self._step) % _SPACE
-            if self._used is None:
-                return found
-            if found not in self._used:
-                self._used.add(found)
-                return found
+    def _free(self) -> str:
+        """An id for the entry that is being counted."""
+        found = f"{(self._start + self.count * self._step) % _SPACE:08x}"
+        if self._keep:
+            nonce = 0
+            while found in self._numbers or found in self._drawn:
+                nonce += 1
+                found = self.passing_id(str(nonce), self.count)
+            self._drawn.add(found)
+        return found

@@ -59,7 +59,7 @@ from awl.entries import (
 from awl.formats.chain import Chain
 from awl.formats.format import Facts, Format, Head, Imported, Keep, Place, Report
 from awl.formats.payloads import from_base64
-from awl.formats.records import Lines, Parts, Records, size_of, time_of
+from awl.formats.records import Lines, Parts, Records, kept, size_of, time_of
 
 NAME: Final = "claude-code"
 PROVIDER: Final = "anthropic"
@@ -236,7 +236,7 @@ class _Record(msgspec.Struct, frozen=True, rename="camel", gc=False):
     compact_metadata: _Compaction | None = None
     microcompact_metadata: _Compaction | None = None
     attachment: _Attachment | None = None
-    tool_use_result: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    tool_use_result: msgspec.Raw = msgspec.Raw()
 
     @property
     def answer_id(self) -> str | None:
@@ -520,7 +520,7 @@ class _Reader:
     def _stored(self, record: _Record) -> BlobRef | None:
         """The whole output of a tool, where it was too long for the record."""
         raw = record.tool_use_result
-        if raw is msgspec.UNSET or b"persistedOutputPath" not in bytes(raw):
+        if b"persistedOutputPath" not in bytes(raw):
             return None
         try:
             path = msgspec.json.decode(raw, type=_Stored).persisted_output_path
@@ -566,7 +566,7 @@ class _Reader:
             kind=f"{NAME}:queued_command",
             text="\n".join(block.text for block in blocks if isinstance(block, Text)),
             images=tuple(block for block in blocks if isinstance(block, Image)),
-            record=msgspec.Raw(line),
+            record=kept(line),
         )
 
     def _titled(self, record: _Record) -> Iterator[Entry]:
@@ -586,7 +586,7 @@ class _Reader:
             yield TitleEntry(**self._stamps(None), title=title)
 
     def _opaque(self, key: str | None, kind: str, line: bytes) -> UnknownEntry:
-        raw = {"record": msgspec.Raw(line)}
+        raw = {"record": kept(line)}
         return UnknownEntry(**self._stamps(key), kind=f"{NAME}:{kind}", raw=raw)
 
 

@@ -26,6 +26,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from array import array
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -67,7 +69,7 @@ from awl.entries import (
 from awl.formats.chain import Chain
 from awl.formats.format import Facts, Format, Head, Imported, Keep, Place, Report, Source
 from awl.formats.payloads import from_base64
-from awl.formats.records import Lines, Parts, Records, head_of, lenient, size_of, time_of
+from awl.formats.records import Lines, Records, head_of, kept, lenient, size_of, time_of
 from awl.log.blobs import BlobDamaged
 from awl.state import ROOT, import_text, is_prompt, summary_text
 
@@ -146,25 +148,35 @@ class _Usage(msgspec.Struct, frozen=True, rename="camel", gc=False):
         )
 
 
-class _Block(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    """All fields that a block may have; each type uses some."""
+_NOTHING: Final = msgspec.Raw()
 
-    type: str
-    text: str = ""
+
+class _Call(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="toolCall"):
+    id: str
+    name: str
+    arguments: msgspec.Raw = _NOTHING
+
+
+class _Thought(
+    msgspec.Struct, frozen=True, rename="camel", gc=False, tag_field="type", tag="thinking"
+):
     thinking: str = ""
     thinking_signature: str | None = None
     redacted: bool = False
-    id: str = ""
-    name: str = ""
-    arguments: msgspec.Raw = msgspec.Raw(b"{}")
-    data: str = ""
+
+
+class _Image(msgspec.Struct, frozen=True, rename="camel", gc=False, tag_field="type", tag="image"):
+    data: str
     mime_type: str = ""
 
 
-_BLOCKS: Final = Parts(_Block)
+_Block = Text | _Call | _Thought | _Image
+_block: Final = msgspec.json.Decoder(_Block).decode
 
 
-class _Message(msgspec.Struct, frozen=True, rename="camel", gc=False):
+class _LooseMessage(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """All fields that a message may have; each role uses some."""
+
     role: str
     content: str | list[msgspec.Raw] | None = None
     api: str = ""
@@ -177,7 +189,7 @@ class _Message(msgspec.Struct, frozen=True, rename="camel", gc=False):
     tool_call_id: str = ""
     is_error: bool = False
     duration_ms: float | None = None
-    details: msgspec.Raw | None = None
+    details: msgspec.Raw = _NOTHING
     command: str = ""
     output: str = ""
     exit_code: int | None = None
@@ -187,18 +199,24 @@ class _Message(msgspec.Struct, frozen=True, rename="camel", gc=False):
     exclude_from_context: bool = False
 
 
+class _Message(_LooseMessage, frozen=True, rename="camel", gc=False):
+    """A message whose blocks are all of a known kind."""
+
+    content: str | list[_Block] | None = None  # type: ignore[assignment]
+
+
 class _Details(msgspec.Struct, frozen=True, rename="camel", gc=False):
     modified_files: list[str] = []
 
 
-class _Record(msgspec.Struct, frozen=True, rename="camel", gc=False):
+class _LooseRecord(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """All fields that a line may have; each type uses some."""
 
     type: str
     id: str | None = None
     parent_id: str | msgspec.UnsetType | None = msgspec.UNSET
     timestamp: str | float = ""
-    message: _Message | None = None
+    message: _LooseMessage | None = None
     provider: str = ""
     model_id: str = ""
     thinking_level: str = ""
@@ -210,18 +228,26 @@ class _Record(msgspec.Struct, frozen=True, rename="camel", gc=False):
     first_kept_entry_index: int | None = None
     tokens_before: int = 0
     usage: _Usage | None = None
-    details: msgspec.Raw | None = None
+    details: msgspec.Raw = _NOTHING
     content: str | list[msgspec.Raw] | None = None
-    replacement: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-    parent_session: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    replacement: msgspec.Raw = _NOTHING
+    parent_session: msgspec.Raw = _NOTHING
+
+
+class _Record(_LooseRecord, frozen=True, rename="camel", gc=False):
+    """A line whose message has blocks of known kinds alone."""
+
+    message: _Message | None = None
 
 
 class _Settings(msgspec.Struct, frozen=True):
-    """The model and the thinking level that hold at an entry."""
+    """What holds at an entry: the model, the thinking level, and the number of the last entry that
+    a summary stands for."""
 
     provider: str
     model: str
     level: str | None = None
+    condensed: int = 0
 
 
 class _Reader:
@@ -237,42 +263,55 @@ class _Reader:
         self._index = -1
         self._time = facts.created
         self._settings = _Settings(facts.provider, facts.model)
-        self._settings_at: dict[str, _Settings] = {}
-        self._first = self._settings
-        # What was condensed: the last number of each range, by the number of its condensation.
-        self._condensed: list[tuple[int, int]] = []
+        # From which number on which hold, up to the next.
+        self._since = array("Q", [0])
+        self._held = [self._settings]
         self._results: set[int] = set()
 
     def __iter__(self) -> Iterator[Entry]:
-        for line, record in Records(self._lines, _Record):
+        last: str | None = None
+        for line, record in Records(self._lines, _Record, _LooseRecord):
             self._index += 1
             if record is None:
                 yield self._opaque(None, "unknown", line)
                 continue
             self._time = time_of(record.timestamp) or self._time
             if record.type == "session":
-                if self._index or record.parent_session is not msgspec.UNSET:
+                if self._index or record.parent_session:
                     yield self._opaque(None, record.type, line)
                 continue
-            key = record.id or f"#{self._index}"
-            if record.parent_id is not msgspec.UNSET:
-                rewind = self._chain.jump(record.parent_id, self._time)
+            parent = record.parent_id
+            if parent != last and parent is not msgspec.UNSET:
+                rewind = self._chain.jump(parent, self._time)
                 if rewind is not None:
-                    self._settings = self._settings_at.get(record.parent_id or "", self._first)
+                    self._go_to(self._chain.number_of(parent) if parent else 0)
                     yield rewind
-            yield self._entry(record, key, line)
-            self._settings_at[key] = self._settings
+            last = record.id or f"#{self._index}"
+            yield self._entry(record, last, line)
 
-    def _entry(self, record: _Record, key: str, line: bytes) -> Entry:
+    def _go_to(self, number: int | None) -> None:
+        """Go back to the settings that held at an entry."""
+        self._settings = self._held[bisect_right(self._since, number or 0) - 1]
+        self._hold(self._chain.count)
+
+    def _set(self, **changed: Any) -> None:
+        """Change settings from the next entry on."""
+        self._settings = msgspec.structs.replace(self._settings, **changed)
+        self._hold(self._chain.count + 1)
+
+    def _hold(self, since: int) -> None:
+        self._since.append(since)
+        self._held.append(self._settings)
+
+    def _entry(self, record: _LooseRecord, key: str, line: bytes) -> Entry:
+        if record.message is not None and record.type == "message":
+            return self._message(record.message, key, line)
         match record.type:
-            case "message" if record.message is not None:
-                return self._message(record.message, key, line)
             case "model_change":
-                self._settings = _Settings(record.provider, record.model_id, self._settings.level)
+                self._set(provider=record.provider, model=record.model_id)
                 return self._switch(key)
             case "thinking_level_change":
-                level = record.thinking_level
-                self._settings = msgspec.structs.replace(self._settings, level=level)
+                self._set(level=record.thinking_level)
                 return self._switch(key)
             case "compaction":
                 return self._compaction(record, key)
@@ -282,7 +321,7 @@ class _Reader:
             case "custom_message":
                 texts, images = self._said(record.content)
                 return self._note(key, record.type, texts, images, line)
-            case "context_edit" if record.replacement == msgspec.Raw(b"null"):
+            case "context_edit" if bytes(record.replacement) == b"null":
                 number = self._chain.number_of(record.target_id)
                 if number in self._results:
                     return self._cleared(key, number)
@@ -298,7 +337,7 @@ class _Reader:
     def _stamps(self, key: str | None) -> dict[str, Any]:
         return {"id": self._chain.draw(key), "timestamp": self._time}
 
-    def _message(self, message: _Message, key: str, line: bytes) -> Entry:
+    def _message(self, message: _LooseMessage, key: str, line: bytes) -> Entry:
         match message.role:
             case "user":
                 return self._logged(key, LoggedMessage(role="user", content=self._prompt(message)))
@@ -316,20 +355,20 @@ class _Reader:
     def _logged(self, key: str, message: LoggedMessage) -> MessageEntry:
         return MessageEntry(id=self._chain.draw(key), timestamp=self._time, message=message)
 
-    def _prompt(self, message: _Message) -> tuple[ContentBlock, ...]:
+    def _prompt(self, message: _LooseMessage) -> tuple[ContentBlock, ...]:
         content = message.content
         if isinstance(content, str):
             return (Text(text=content),)
-        return tuple(self._blocks(content or ()))
+        return self._blocks(content or ())
 
-    def _answer(self, message: _Message, key: str) -> MessageEntry:
+    def _answer(self, message: _LooseMessage, key: str) -> MessageEntry:
         content = message.content
         blocks: tuple[ContentBlock, ...]
         if isinstance(content, str):
             blocks = (Text(text=content),)
         else:
             signed = message.api in _SIGNED or not message.api
-            blocks = tuple(self._blocks(content or (), signed))
+            blocks = self._blocks(content or (), signed)
         if message.error_message is not None:
             raw = msgspec.json.encode({"errorMessage": message.error_message}).decode()
             blocks = (*blocks, Opaque(kind=f"{NAME}:error", raw=raw))
@@ -343,38 +382,43 @@ class _Reader:
         )
         return self._logged(key, logged)
 
-    def _blocks(self, raws: Sequence[msgspec.Raw], signed: bool = True) -> Iterator[ContentBlock]:
-        for raw, block in _BLOCKS(raws):
-            known = None if block is None else self._block(block, signed)
-            kind = f"{NAME}:{block.type if block else 'unknown'}"
-            yield known or Opaque(kind=kind, raw=bytes(raw).decode())
+    def _blocks(
+        self, content: Sequence[_Block | msgspec.Raw], signed: bool = True
+    ) -> tuple[ContentBlock, ...]:
+        return tuple(
+            [block if type(block) is Text else self._block(block, signed) for block in content]
+        )
 
-    def _block(self, block: _Block, signed: bool) -> ContentBlock | None:
-        match block.type:
-            case "text":
-                return Text(text=block.text)
-            case "toolCall":
-                given = bytes(block.arguments).decode()
-                return ToolUse(
-                    id=block.id, name=block.name, input="{}" if given == "null" else given
-                )
-            case "thinking":
-                return _thinking(block, signed)
-            case "image":
-                return from_base64(block.data, block.mime_type, self._keep)
-        return None
+    def _block(self, block: _Block | msgspec.Raw, signed: bool) -> ContentBlock:
+        if isinstance(block, msgspec.Raw):
+            try:
+                return self._block(_block(block), signed)
+            except Exception:
+                return Opaque(kind=f"{NAME}:{_type_of(block)}", raw=str(block, "utf-8"))
+        if isinstance(block, _Call):
+            given = str(block.arguments, "utf-8")
+            given = given if given and given != "null" else "{}"
+            return ToolUse(id=block.id, name=block.name, input=given)
+        if isinstance(block, _Thought):
+            return _thinking(block, signed)
+        if isinstance(block, _Image):
+            image = from_base64(block.data, block.mime_type, self._keep)
+            return image or Opaque(kind=f"{NAME}:image", raw=msgspec.json.encode(block).decode())
+        return block
 
-    def _said(self, content: str | list[msgspec.Raw] | None) -> tuple[str, tuple[Image, ...]]:
+    def _said(
+        self, content: str | Sequence[_Block | msgspec.Raw] | None
+    ) -> tuple[str, tuple[Image, ...]]:
         """The words and the images of a message that can hold nothing else."""
         if content is None or isinstance(content, str):
             return content or "", ()
-        blocks = list(self._blocks(content))
+        blocks = self._blocks(content)
         texts = "\n".join(block.text for block in blocks if isinstance(block, Text))
         return texts, tuple(block for block in blocks if isinstance(block, Image))
 
-    def _result(self, message: _Message, key: str) -> MessageEntry:
+    def _result(self, message: _LooseMessage, key: str) -> MessageEntry:
         texts, images = self._said(message.content)
-        self._report.left_out["details of results"] += message.details is not None
+        self._report.left_out["details of results"] += bool(message.details)
         duration = message.duration_ms
         result = ToolResult(
             tool_use_id=message.tool_call_id,
@@ -395,7 +439,7 @@ class _Reader:
             kind=f"{NAME}:{kind}",
             text=text,
             images=images,
-            record=msgspec.Raw(line),
+            record=kept(line),
         )
 
     def _switch(self, key: str) -> ModelChangeEntry:
@@ -407,21 +451,17 @@ class _Reader:
             thinking_level=settings.level,
         )
 
-    def _compaction(self, record: _Record, key: str) -> CondensationEntry:
+    def _compaction(self, record: _LooseRecord, key: str) -> CondensationEntry:
         kept = record.first_kept_entry_id or f"#{record.first_kept_entry_index}"
         first_kept = self._chain.number_of(kept)
         if first_kept is None or not self._chain.on_path(first_kept):
             first_kept = self._chain.count + 1
-        lo = 1 + max(
-            (last for number, last in self._condensed if self._chain.on_path(number)), default=0
-        )
-        hi = first_kept - 1
+        lo, hi = self._settings.condensed + 1, first_kept - 1
         # Where nothing is left to stand for, the summary takes the place of the import itself.
         replaced = (lo, hi) if lo <= hi else (0, 0)
-        stamps = self._stamps(key)
-        self._condensed.append((self._chain.count, hi))
+        self._set(condensed=max(hi, self._settings.condensed))
         return CondensationEntry(
-            **stamps,
+            **self._stamps(key),
             replaced=replaced,
             summary=Summary(
                 session_intent=record.summary, files_modified=tuple(_modified(record.details))
@@ -435,7 +475,7 @@ class _Reader:
         return CompactionEntry(**self._stamps(key), tier="soft", cleared_count=1, cleared=(number,))
 
     def _opaque(self, key: str | None, kind: str, line: bytes) -> UnknownEntry:
-        raw = {"record": msgspec.Raw(line)}
+        raw = {"record": kept(line)}
         return UnknownEntry(**self._stamps(key), kind=f"{NAME}:{kind}", raw=raw)
 
 
@@ -444,7 +484,7 @@ _BRANCH_SUMMARY: Final = (
 )
 
 
-def _thinking(block: _Block, signed: bool) -> ContentBlock:
+def _thinking(block: _Thought, signed: bool) -> ContentBlock:
     signature = block.thinking_signature or None
     if not signed and signature:
         data = {"thinkingSignature": signature, **({"redacted": True} if block.redacted else {})}
@@ -454,7 +494,13 @@ def _thinking(block: _Block, signed: bool) -> ContentBlock:
     return Thinking(thinking=block.thinking, signature=signature)
 
 
-def _shell_text(message: _Message) -> str:
+def _type_of(raw: msgspec.Raw) -> str:
+    found = lenient(bytes(raw))
+    kind = found.get("type") if isinstance(found, dict) else None
+    return kind if isinstance(kind, str) else "unknown"
+
+
+def _shell_text(message: _LooseMessage) -> str:
     """A command that the person ran, as pi tells it to the model."""
     said = f"```\n{message.output}\n```" if message.output else "(no output)"
     text = f"Ran `{message.command}`\n{said}"
@@ -467,9 +513,9 @@ def _shell_text(message: _Message) -> str:
     return text
 
 
-def _modified(details: msgspec.Raw | None) -> list[str]:
+def _modified(details: msgspec.Raw) -> list[str]:
     try:
-        return msgspec.json.decode(details or b"{}", type=_Details).modified_files
+        return msgspec.json.decode(details, type=_Details).modified_files
     except Exception:
         return []
 
@@ -620,9 +666,9 @@ class _Writer:
             yield {"type": "message", "message": said}
             return
         before = self._settings[-1]
-        asked = _Settings(entry.provider or before.provider, entry.model or before.model)
-        if asked != msgspec.structs.replace(before, level=None):
-            yield from self._switch(msgspec.structs.replace(asked, level=before.level))
+        asked = entry.provider or before.provider, entry.model or before.model
+        if asked != (before.provider, before.model):
+            yield from self._switch(_Settings(*asked, level=before.level))
         for result in message.said().tool_results:
             if self._recorded[result.tool_use_id] > 0:
                 self._recorded[result.tool_use_id] -= 1

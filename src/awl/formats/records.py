@@ -10,6 +10,7 @@ import contextlib
 import os
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, BinaryIO, Final, Generic, TypeVar, Union, get_args, get_origin
@@ -81,46 +82,44 @@ def lenient(line: bytes) -> object:
 
 
 class Lines:
-    """The lines of a file, in order, without their newlines. Blank ones are passed over.
+    """The lines of a file, in order, newlines included.
 
     `number`, `start` and `end` are those of the line given last: its number from 1, and its bytes.
     """
 
-    def __init__(self, path: Path, report: Report, file: BinaryIO | None = None) -> None:
+    def __init__(self, path: Path, report: Report) -> None:
         self.path = path
         self.report = report
         self.number = 0
         self.start = 0
         self.end = 0
-        self._file = open_source(path) if file is None else file
 
     def __iter__(self) -> Iterator[bytes]:
-        with self._file as file:
-            while line := self._next(file):
-                self.number += 1
-                self.start, self.end = self.end, self.end + len(line)
-                if len(line) == LONGEST and not line.endswith(b"\n"):
-                    self._pass_over(file)
-                    continue
-                if self.start == 0:
-                    line = line.removeprefix(BOM)
-                if line := line.strip(b"\r\n \t"):
-                    yield line
+        with open_source(self.path) as file:
+            lines = iter(partial(file.readline, LONGEST), b"")
+            while True:
+                try:
+                    for line in lines:
+                        self.number += 1
+                        self.start = self.end
+                        self.end += len(line)
+                        if len(line) == LONGEST and line[-1:] != b"\n":
+                            self._pass_over(file)
+                        else:
+                            yield line if self.start else line.removeprefix(BOM)
+                    return
+                except OSError as error:
+                    self.number += 1
+                    self.start = self.end
+                    self.bad(f"cannot be read from here on: {error.strerror or error}")
+                    return
 
     def bad(self, reason: str) -> None:
         """Report the line given last as damaged."""
         self.report.add(Damaged(self.path, self.number, self.start, self.end, reason))
 
-    def _next(self, file: BinaryIO) -> bytes:
-        try:
-            return file.readline(LONGEST)
-        except OSError as error:
-            self.number += 1
-            self.start = self.end
-            self.bad(f"cannot be read from here on: {error.strerror or error}")
-            return b""
-
     def _pass_over(self, file: BinaryIO) -> None:
+        """Pass over the rest of a line that is too long."""
         while rest := file.readline(1 << 20):
             self.end += len(rest)
             if rest.endswith(b"\n"):
@@ -131,15 +130,15 @@ class Lines:
 class Records(Generic[T]):
     """The records on the lines of a file: each the line's bytes and what it says.
 
-    The bytes are JSON that every reader takes: what is not is written anew. What the typed decoder
-    refuses is read field by field; a record is None where even that fails. What is no JSON object
-    is reported and passed over.
+    The bytes are JSON that every reader takes: what is not is written anew. What the decoder of
+    `kind` refuses is read as the `looser` one, then field by field; a record is None where even
+    that fails. What is no JSON object is reported and passed over.
     """
 
-    def __init__(self, lines: Lines, kind: type[T]) -> None:
+    def __init__(self, lines: Lines, kind: type[T], looser: type[T] | None = None) -> None:
         self.lines = lines
-        self._kind = kind
         self._decode = msgspec.json.Decoder(kind).decode
+        self._looser = looser or kind
 
     def __iter__(self) -> Iterator[tuple[bytes, T | None]]:
         decode = self._decode
@@ -147,20 +146,26 @@ class Records(Generic[T]):
             try:
                 record = decode(line)
             except Exception:
-                yield from self._tolerant(line)
+                if line := line.strip():
+                    yield from self._tolerant(line)
                 continue
             yield line, record
 
     def _tolerant(self, line: bytes) -> Iterator[tuple[bytes, T | None]]:
         with contextlib.suppress(Exception):
             line = without_lone_surrogates(line.decode()).encode()
-            yield line, self._decode(line)
+            yield line, msgspec.json.decode(line, type=self._looser)
             return
         found = lenient(line)
         if isinstance(found, dict):
-            yield msgspec.json.encode(found), salvage(found, self._kind)
+            yield msgspec.json.encode(found), salvage(found, self._looser)
         else:
             self.lines.bad(why_bad(line))
+
+
+def kept(line: bytes) -> msgspec.Raw:
+    """The object on a line, to be kept as it is."""
+    return msgspec.Raw(line.strip())
 
 
 class Parts(Generic[T]):

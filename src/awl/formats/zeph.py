@@ -67,7 +67,7 @@ from awl.entries import (
 from awl.formats.chain import Chain
 from awl.formats.format import Facts, Format, Head, Imported, Keep, Place, Report, Source
 from awl.formats.payloads import UNKNOWN, mime_type_of
-from awl.formats.records import Lines, Records, head_of, lenient, size_of, time_of
+from awl.formats.records import Lines, Records, head_of, kept, lenient, size_of, time_of
 from awl.state import CUT_SHORT, Item, import_text, is_prompt
 
 NAME: Final = "zeph"
@@ -126,7 +126,7 @@ class _Kind(msgspec.Struct, frozen=True, gc=False):
     is_error: bool = False
     duration_ms: int | None = None
     replaced_seq_range: tuple[int, int] = (0, 0)
-    summary: msgspec.Raw | None = None
+    summary: msgspec.Raw = msgspec.Raw()
     tokens_before: int = 0
     tokens_after: int = 0
     tier: str = ""
@@ -365,7 +365,7 @@ class _Reader:
         )
 
     def _compaction(self, kind: _Kind, line: bytes) -> Iterator[Entry]:
-        if kind.summary is None:
+        if not kind.summary or bytes(kind.summary) == b"null":
             yield CompactionEntry(
                 id=self._chain.draw(),
                 timestamp=self._time,
@@ -392,7 +392,7 @@ class _Reader:
             id=self._chain.draw(),
             timestamp=self._time,
             kind=f"{NAME}:{kind}",
-            raw={"record": lenient(line)},
+            raw={"record": kept(line)},
         )
 
 
@@ -400,11 +400,11 @@ def _use(call_id: str, name: str, value: msgspec.Raw) -> ToolUse:
     return ToolUse(id=call_id, name=name, input=_input_text(value))
 
 
-def _summary(raw: msgspec.Raw | None) -> Summary:
+def _summary(raw: msgspec.Raw) -> Summary:
     try:
-        return msgspec.json.decode(raw or b"{}", type=_Summary).entry()
+        return msgspec.json.decode(raw, type=_Summary).entry()
     except Exception:
-        return Summary(session_intent=bytes(raw or b"").decode(errors="replace"))
+        return Summary(session_intent=bytes(raw).decode(errors="replace"))
 
 
 def _input_text(value: msgspec.Raw) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeVar, cast, get_args
 
 import msgspec
@@ -93,6 +93,15 @@ _STAMPS: Final = frozenset({"type", "id", "parentId", "timestamp", "seq", "turnI
 def encode(entry: Header | Entry) -> bytes:
     """The line of an entry, newline included. Lone surrogates become U+FFFD."""
     return _escaped(_written(entry)[0]) + b"\n"
+
+
+def encode_many(entries: Sequence[Entry]) -> bytes:
+    """The lines of entries, newlines included, as `encode` gives them."""
+    plain = [_stamped_raw(one) if type(one) is UnknownEntry else one for one in entries]
+    try:
+        return _escaped(_encoder.encode_lines(plain))
+    except UnicodeEncodeError:
+        return b"".join(map(encode, entries))
 
 
 def encode_held(entry: EntryT) -> tuple[bytes, EntryT]:

@@ -44,12 +44,11 @@ from awl.formats.format import Keep, refer
 from awl.log.birth import birth, sweep
 from awl.log.blobs import Blobs
 from awl.log.file import LogFile, write_all
-from awl.log.line import BadLine, Outer, decode, encode
+from awl.log.line import BadLine, Outer, decode, encode, encode_many
 from awl.log.names import log_path, now
 from awl.log.scan import Damage, read_at, scan
 from awl.replay import replay
 from awl.session import new_header
-from awl.state import is_prompt
 
 Outcome = Literal["new", "grown", "same", "apart", "empty"]
 """What came of a source: a new session; more of one that was here; nothing, as it was here already;
@@ -59,6 +58,8 @@ Progress = Callable[[int, int], None]
 """Told how many bytes of a source were read, and how many it has."""
 
 _CHUNK: Final = 1 << 20
+_BATCH: Final = 64
+"""Entries that are written at once."""
 _TAIL: Final = 64 << 10
 _UNCOUNTED: Final = 10**9 - 1
 _OWN: Final = (
@@ -96,27 +97,29 @@ class Tally:
 
     def take(self, entry: Entry) -> None:
         """Count an entry."""
-        if not isinstance(entry, MessageEntry):
-            self.others += not isinstance(entry, RewindEntry)
-            if isinstance(entry, NoteEntry):
+        if type(entry) is not MessageEntry:
+            self.others += type(entry) is not RewindEntry
+            if type(entry) is NoteEntry:
                 self.images += len(entry.images)
             return
         message = entry.message
         self.messages += 1
-        self.answers += message.role == "assistant"
-        self.prompts += message.role == "user" and is_prompt(message.said())
+        said = not message.content
         for block in message.content:
-            self._block(block)
-
-    def _block(self, block: ContentBlock) -> None:
-        if isinstance(block, ToolUse):
-            self.calls += 1
-        elif isinstance(block, ToolResult):
-            self.results += 1
-            self.errors += block.is_error
-            self.images += len(block.images)
-        elif isinstance(block, Image):
-            self.images += 1
+            if isinstance(block, ToolResult):
+                self.results += 1
+                self.errors += block.is_error
+                self.images += len(block.images)
+                continue
+            said = True
+            if isinstance(block, ToolUse):
+                self.calls += 1
+            elif isinstance(block, Image):
+                self.images += 1
+        if message.role == "assistant":
+            self.answers += 1
+        elif said and message.role == "user":
+            self.prompts += 1
 
     def __str__(self) -> str:
         counts = {
@@ -592,18 +595,14 @@ def _write_count(fd: int, start: int, first: ImportEntry, count: int) -> None:
 
 def _lines(entries: Iterable[Entry], tally: Tally) -> Iterator[bytes]:
     """The lines of entries, many at a time, while they are counted."""
-    lines: list[bytes] = []
-    size = 0
+    batch: list[Entry] = []
     for entry in entries:
         tally.take(entry)
-        line = encode(entry)
-        lines.append(line)
-        size += len(line)
-        if size >= _CHUNK:
-            yield b"".join(lines)
-            lines, size = [], 0
-    if lines:
-        yield b"".join(lines)
+        batch.append(entry)
+        if len(batch) == _BATCH:
+            yield encode_many(batch)
+            batch = []
+    yield encode_many(batch)
 
 
 def _watched(found: Imported, progress: Progress) -> Iterator[Entry]:
