@@ -291,6 +291,7 @@ class _Step:
     record: _Record
     more: list[_Record] = field(default_factory=list)
     asked: str | None = None
+    is_prompt: bool = False
 
 
 @dataclass
@@ -321,6 +322,7 @@ class _Reader:
         self._condensed: list[tuple[int, int]] = []
         self._results: dict[str, int] = {}
         self._titles: dict[str, str] = {}  # by the leaf that they are for
+        self._aside: dict[str, str] = {}  # records that are left out, and what theirs follow
         self._title = ""
         self._named = False
 
@@ -335,17 +337,19 @@ class _Reader:
 
     def _records(self) -> Iterator[_Step]:
         for line, record in Records(self._lines, _Record):
-            yield _Step(line, record or _Record(type="unknown"))
+            if record is None:
+                yield _Step(line, _Record(type="unknown"))
+            elif record.type not in _LEFT_OUT:
+                yield _Step(line, record, is_prompt=_is_prompt(record))
+            else:
+                self._report.left_out[_LEFT_OUT[record.type]] += 1
+                if record.uuid and record.parent_uuid:
+                    parent = record.parent_uuid
+                    self._aside[record.uuid] = self._aside.get(parent, parent)
 
     def _step(self, step: _Step) -> Iterator[Entry]:
         record, line = step.record, step.line
         self._time = time_of(record.timestamp) or self._time
-        left_out = _LEFT_OUT.get(record.type)
-        if left_out is not None:
-            self._report.left_out[left_out] += 1
-            if record.uuid and record.parent_uuid:
-                self._chain.alias(record.uuid, record.parent_uuid)
-            return
         if record.type in ("summary", "custom-title", "ai-title"):
             yield from self._titled(record)
             return
@@ -383,6 +387,8 @@ class _Reader:
         parent = record.parent_uuid
         if parent is msgspec.UNSET:
             return None
+        if isinstance(parent, str):
+            parent = self._aside.get(parent, parent)
         begins_anew = parent is None and (
             record.subtype == "compact_boundary" or record.is_compact_summary
         )
@@ -396,7 +402,7 @@ class _Reader:
         """Note where the entry of a record stands."""
         record = step.record
         assert record.uuid is not None
-        if record.type == "assistant" or _is_prompt(record):
+        if record.type == "assistant" or step.is_prompt:
             lane.batch = set()
         lane.batch.add(record.uuid)
         lane.last = record.uuid
@@ -618,7 +624,7 @@ def _whole(steps: Iterator[_Step]) -> Iterator[_Step]:
             if record.answer_id is not None and record.answer_id == answer.record.answer_id:
                 answer.more.append(record)
                 continue
-            waits = record.type != "assistant" and not _is_prompt(record)
+            waits = record.type != "assistant" and not step.is_prompt
             if waits and len(behind) < _MOST_HELD:
                 behind.append(step)
                 continue
@@ -644,11 +650,11 @@ def _with_models(steps: Iterator[_Step]) -> Iterator[_Step]:
             if asked is None and len(held) < _MOST_HELD:
                 continue
             for one in held:
-                if asked is not None and _is_prompt(one.record) and not one.record.is_sidechain:
+                if asked is not None and one.is_prompt and not one.record.is_sidechain:
                     one.asked = asked
             yield from held
             held = []
-        elif _is_prompt(step.record) and not step.record.is_sidechain:
+        elif step.is_prompt and not step.record.is_sidechain:
             held = [step]
         else:
             yield step

@@ -125,7 +125,8 @@ def _written(entry: Header | Entry) -> tuple[bytes, bool]:
 def _escaped(data: bytes) -> bytes:
     if not data.isascii():
         for raw, escaped in _SEPARATORS:
-            data = data.replace(raw, escaped)
+            if raw[-1] in data:  # a single byte is found much faster
+                data = data.replace(raw, escaped)
     return data
 
 
