@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import tempfile
+import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -393,6 +394,31 @@ def test_a_swap_that_is_given_up_lets_go_of_the_other_conversation(awl: Awl, the
             assert scene.app.session.path == log
 
     play(scenario)
+
+
+def test_awl_may_end_while_a_swap_is_given_up(awl: Awl, there: Path) -> None:
+    log = other(awl, there)
+    gate = threading.Event()
+    opens = Session.open
+
+    def slowly(path: Path, *, cwd: str | None = None) -> Session:
+        gate.wait(LIMIT)
+        return opens(path, cwd=cwd)
+
+    async def scenario() -> None:
+        async with running(awl) as scene:
+            with patch("awl.app.Session.open", slowly):
+                swap = asyncio.ensure_future(scene.app.resume(OTHER, Wish()))
+                while not scene.told:
+                    await asyncio.sleep(0)
+                swap.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await swap
+        gate.set()
+
+    play(scenario)
+    assert not log.with_name(log.name + ".owner").exists()
+    Session.open(log).close()
 
 
 def test_what_is_not_kept_is_not_left(awl: Awl, there: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import threading
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -303,10 +304,19 @@ class App:
             with contextlib.suppress(Exception):
                 await asyncio.shield(self._opening)
         self.notify(Notice("Replaying conversation…"))
-        opening = self._opening = asyncio.ensure_future(asyncio.to_thread(begin))
+        given_up = threading.Event()
+
+        def open_it() -> Running:
+            running = begin()
+            if given_up.is_set():  # here, and not only below: awl may be leaving
+                running.session.close("switched")
+            return running
+
+        opening = self._opening = asyncio.ensure_future(asyncio.to_thread(open_it))
         try:
             running = await asyncio.shield(opening)
         except asyncio.CancelledError:
+            given_up.set()
             opening.add_done_callback(_let_go)
             raise
         left = Running(self.session, self.agent)
