@@ -73,6 +73,7 @@ class InputLine:
             prompt_continuation=" " * len(SAYS),
             history=_history(history_file),
             completer=_Commands(agent),
+            complete_in_thread=True,  # ids of sessions are looked up
             # The room for the menu is taken only while a command is written.
             complete_while_typing=Condition(lambda: is_command(self._session.default_buffer.text)),
             reserve_space_for_menu=6,
