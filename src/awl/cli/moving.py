@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from awl.cli.common import (
+    SESSION,
     load_config,
     open_store,
     print_json,
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("session_id", metavar="ID")
+@click.argument("session_id", metavar="ID", type=SESSION)
 @click.option("--at", type=int, metavar="SEQ", help="Copy up to this entry; all without it.")
 def fork(session_id: str, at: int | None) -> None:
     """Begin a new session with what another one holds. Prints the new id.
@@ -55,7 +56,7 @@ def fork(session_id: str, at: int | None) -> None:
 
 
 @click.command()
-@click.argument("session_id", metavar="ID")
+@click.argument("session_id", metavar="ID", type=SESSION)
 @click.option("--purge", is_flag=True, help="Remove it for good instead.")
 @click.option("-y", "--yes", is_flag=True, help="Purge without asking.")
 def delete(session_id: str, purge: bool, yes: bool) -> None:
