@@ -385,6 +385,8 @@ def test_a_swap_that_is_given_up_lets_go_of_the_other_conversation(awl: Awl, the
             swap = asyncio.ensure_future(scene.app.resume(OTHER, Wish()))
             while not scene.told:
                 await asyncio.sleep(0)
+            with pytest.raises(AwlError, match="is being opened"):
+                await scene.says("meanwhile")
             swap.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await swap

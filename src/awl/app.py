@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import threading
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -77,7 +77,7 @@ class App:
         self._approve = approve
         self._store = open_store(config, environ)
         self.notify: Callable[[AgentEvent], None] = lambda event: None
-        self._turning = False
+        self._doing = ""
         self._opening: asyncio.Future[Running] | None = None
         self._others = Others(self._store)
         self._change_to(running)
@@ -109,6 +109,7 @@ class App:
     def resume_name(self) -> str:
         """What `--resume` takes for this session: its short id, or its path where that names
         another or none."""
+        self._short_id = ""  # there may be others by now that begin so
         try:
             found = self._store.resolve(self.session_id)
         except (AwlError, OSError):
@@ -121,12 +122,9 @@ class App:
         return self.session.unsaved
 
     async def prompt(self, text: str) -> AsyncGenerator[AgentEvent, None]:
-        self._turning = True
-        try:
+        with self._busy("a turn is running"):
             async for event in self.agent.prompt(text):
                 yield event
-        finally:
-            self._turning = False
 
     def cancel(self) -> None:
         self.agent.cancel()
@@ -200,14 +198,24 @@ class App:
         return await asyncio.to_thread(self._others.tree, self.session)
 
     def _check_log(self) -> None:
-        """That something can be named or gone back to: there is a log, and no turn is running."""
+        """That something can be named or gone back to: there is a log, and nothing is going on."""
         if isinstance(self.session, LoglessSession):
             raise NoLog(self.session.id)
-        self._check_between_turns()
+        self._check_idle()
 
-    def _check_between_turns(self) -> None:
-        if self._turning:
-            raise AwlError("a turn is running: wait for its end, or stop it")
+    def _check_idle(self) -> None:
+        if self._doing:
+            raise AwlError(f"{self._doing}: wait for its end, or stop it")
+
+    @contextlib.contextmanager
+    def _busy(self, doing: str) -> Iterator[None]:
+        """One thing at a time: a turn, or a change of conversations."""
+        self._check_idle()
+        self._doing = doing
+        try:
+            yield
+        finally:
+            self._doing = ""
 
     async def _append(self, *entries: Entry) -> None:
         # Given up half-way, nobody would know whether it was done.
@@ -285,11 +293,12 @@ class App:
 
     def _check_leaving(self) -> None:
         """That another conversation may take this one's place."""
-        self._check_between_turns()
-        if self.session.unsaved:
+        self._check_idle()
+        if waiting := self.session.unsaved:
+            entries = "1 entry is" if waiting == 1 else f"{waiting} entries are"
             raise AwlError(
-                f"{self.session.unsaved} of this conversation not saved yet: awl tries again every"
-                " second, and nothing else begins before"
+                f"{entries} not saved yet: awl tries again every second, and nothing else begins"
+                " before"
             )
         if not self._wanted.kept:
             raise AwlError(
@@ -300,6 +309,18 @@ class App:
     async def _swap(self, begin: Callable[[], Running]) -> BannerInfo:
         """Let a conversation that `begin` opens take this one's place, which goes on until then,
         and for good if that fails."""
+        with self._busy("another conversation is being opened"):
+            left = Running(self.session, self.agent)
+            self._change_to(await self._opened(begin))
+            leaving = asyncio.ensure_future(_leave(left))
+            try:
+                await asyncio.shield(leaving)
+            except asyncio.CancelledError:
+                await leaving  # it is done, so the person must hear of it
+        return self.banner(self.session.notices)
+
+    async def _opened(self, begin: Callable[[], Running]) -> Running:
+        """What `begin` opens, in a thread. Nothing stays open if that is given up."""
         if self._opening is not None:  # given up, and it may hold the same lock still
             with contextlib.suppress(Exception):
                 await asyncio.shield(self._opening)
@@ -314,19 +335,11 @@ class App:
 
         opening = self._opening = asyncio.ensure_future(asyncio.to_thread(open_it))
         try:
-            running = await asyncio.shield(opening)
+            return await asyncio.shield(opening)
         except asyncio.CancelledError:
             given_up.set()
             opening.add_done_callback(_let_go)
             raise
-        left = Running(self.session, self.agent)
-        self._change_to(running)
-        leaving = asyncio.ensure_future(_leave(left))
-        try:
-            await asyncio.shield(leaving)
-        except asyncio.CancelledError:
-            await leaving  # it is done, so the person must hear of it
-        return self.banner(self.session.notices)
 
     async def close(self) -> None:
         """Let go of the model and of the background work. The session stays open."""

@@ -134,6 +134,8 @@ def test_two_that_want_each_other_s_conversation_both_stay(awl: Awl) -> None:
     for number in (1, 2):
         session(awl, number, f"said {number}")
     with Terminal(awl, "--resume", "#1") as one, Terminal(awl, "--resume", "#2") as two:
+        for terminal in (one, two):
+            terminal.see("Resumed")
         one.say("/conv resume #2")
         two.say("/conv resume #1")
         for terminal in (one, two):
