@@ -21,6 +21,7 @@ from awl.entries import (
     UnknownEntry,
 )
 from awl.formats import find
+from awl.formats.records import head_of
 from awl.log.blobs import Blobs
 from awl.view import view
 
@@ -376,7 +377,7 @@ def test_conversations_of_subagents_in_files_of_their_own_are_named(tmp_path: Pa
     agent.write_text(given(file.records[0]) + "\n")
     landed = land(tmp_path / "claude" / LONG.name, CLAUDE, tmp_path / "awl")
     assert f"1 conversations of subagents, in {folder}" in "\n".join(landed.report.lines())
-    assert CLAUDE.belongs(agent)
+    assert CLAUDE.belongs(head_of(agent))
     assert land(agent, CLAUDE, tmp_path / "awl2").facts.source_id == "agent-7"
 
 

@@ -27,6 +27,7 @@ __all__ = [
 
 _MODULES: Final = {
     "claude-code": "claude_code",
+    "codex": "codex",
     "html": "html",
     "markdown": "markdown",
     "pi": "pi",

@@ -86,6 +86,16 @@ class Chain:
         to = None if parent is None else self._id(parent, number)
         return RewindEntry(id=self._free(), parent_id=to, timestamp=timestamp)
 
+    def back_to(self, number: int, timestamp: str) -> RewindEntry | None:
+        """What goes back to an entry by its number, where names are not kept; None if it is the
+        last."""
+        if number == self.count:
+            return None
+        to = f"{(self._start + number * self._step) % _SPACE:08x}" if number else None
+        self.count += 1
+        self._jumps.append((self.count, number))
+        return RewindEntry(id=self._free(), parent_id=to, timestamp=timestamp)
+
     def closing(self, parent: str, timestamp: str) -> RewindEntry | None:
         """What goes back to an entry at the end of the source as it is now. It has no number, so
         that more can be read of a source that grew."""

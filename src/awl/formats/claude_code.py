@@ -109,8 +109,13 @@ def _parts(found: dict[str, Any]) -> Any:
     return message.get("parts") if isinstance(message, dict) else None
 
 
-def _belongs(path: Path) -> bool:
-    return path.parent.name == "subagents" and path.name.startswith("agent-")
+def _belongs(head: Head) -> bool:
+    """A subagent's conversation belongs to the session that started it."""
+    return _is_of_subagent(head.path)
+
+
+def _is_of_subagent(path: Path) -> bool:
+    return path.name.startswith("agent-")
 
 
 def _read(path: Path, keep: Keep) -> Imported:
@@ -118,7 +123,7 @@ def _read(path: Path, keep: Keep) -> Imported:
     report = Report()
     lines = Lines(path, report)
     source_id = glance.session_id or path.stem
-    if _belongs(path):
+    if _is_of_subagent(path):
         source_id = path.stem
     facts = Facts(
         source=NAME,

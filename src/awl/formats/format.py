@@ -156,7 +156,7 @@ class Format:
     recognise: Callable[[Head], bool] = lambda head: False
     read: Callable[[Path, Keep], Imported] | None = None
     places: tuple[Place, ...] = ()
-    belongs: Callable[[Path], bool] = lambda path: False
+    belongs: Callable[[Head], bool] = lambda head: False
     write: Callable[[Source], Iterator[bytes]] | None = None
     blobs: str | None = None
     cannot_carry: tuple[str, ...] = ()

@@ -11,6 +11,7 @@ import msgspec
 
 from awl.errors import AwlError
 from awl.formats import NAMES, Format, find
+from awl.formats.format import Head
 from awl.formats.records import head_of
 
 _SUFFIXES: Final = (".jsonl", ".json", ".jsonl.zst")
@@ -36,9 +37,13 @@ def recognise(path: Path) -> Format:
 
     Raises:
         NotRecognised: it is of none.
-        OSError: it cannot be read.
+        AwlError, OSError: it cannot be read.
     """
-    head = head_of(path)
+    return _format_of(head_of(path))
+
+
+def _format_of(head: Head) -> Format:
+    path = head.path
     for name in NAMES:
         known = find(name)
         if known.recognise(head):
@@ -62,15 +67,19 @@ def sessions_in(folder: Path, only: Format | None = None) -> Iterator[Found | No
             if not name.endswith(_SUFFIXES) or not path.is_file():
                 continue
             try:
-                found = recognise(path)
-            except NotRecognised as error:
-                if only is None and not any(find(known).belongs(path) for known in NAMES):
-                    yield error
-                continue
+                head = head_of(path)
             except (AwlError, OSError) as error:
                 yield NotRecognised(path, str(getattr(error, "strerror", None) or error))
                 continue
-            if (only is None or found == only) and not found.belongs(path):
+            if any(find(known).belongs(head) for known in NAMES):
+                continue
+            try:
+                found = _format_of(head)
+            except NotRecognised as error:
+                if only is None:
+                    yield error
+                continue
+            if only is None or found == only:
                 yield Found(path, found.name)
 
 
