@@ -33,6 +33,7 @@ from awl.conversation import (
     ToolUse,
     text_message,
 )
+from awl.cuts import cuts
 from awl.entries import (
     CompactionEntry,
     CondensationEntry,
@@ -53,9 +54,11 @@ from awl.entries import (
 )
 from awl.errors import NotASession
 from awl.log.file import lost_lines
+from awl.pruning import prunable
 from awl.replay import path_reader, replay
 from awl.session import Session
 from awl.state import Call, State
+from awl.tokens import size
 
 ANTHROPIC = ModelRef("anthropic", "claude-sonnet-4")
 OPENAI = ModelRef("openai", "gpt-5")
@@ -260,20 +263,27 @@ class Story:
         self.session.rewind(None if at < 0 else state.entries[at].id)
 
     def _condense(self, n: int, text: str) -> None:
-        last = self.session.state.next_seq
-        lo = 1 + n % last
-        hi = lo + n // 100 % last
-        self.append(
-            CondensationEntry(
-                replaced=(lo, hi),
-                summary=Summary(session_intent=text, next_steps=("go on",)),
-                tokens_before=100,
-                tokens_after=10,
-                usage=Usage(input=100, output=10),
-            )
-        )
+        """Where awl would do it, or anywhere, as another program may."""
+        state = self.session.state
+        if n % 2:
+            found = cuts(state, size(state, self.session.active_model))
+            if found:
+                cut = found[n // 2 % len(found)]
+                self.append(_condensation(cut.lo, cut.hi, text))
+            return
+        last = state.next_seq
+        lo = 1 + n // 2 % last
+        with patch.object(Session, "_check_targets"):
+            self.append(_condensation(lo, lo + n // 100 % last, text))
 
     def _compact(self, n: int, text: str) -> None:
+        """What awl would clear, or anything."""
+        if n % 2:
+            with patch("awl.pruning.LEAST", 1):
+                found = prunable(self.session.state, self.session.active_model, n // 2 % 5)
+            if found:
+                self.append(found[0])
+            return
         seqs = tuple(
             {1 + n % self.session.state.next_seq, 1 + n // 7 % self.session.state.next_seq}
         )
@@ -339,6 +349,16 @@ def spoil(lines: list[bytes], at: int, how: int) -> None:
 def _result_entry(use: ToolUse, text: str) -> ToolResultEntry:
     return ToolResultEntry(
         tool_use_id=use.id, name=use.name, content=text, is_error=False, duration_ms=5
+    )
+
+
+def _condensation(lo: int, hi: int, text: str) -> CondensationEntry:
+    return CondensationEntry(
+        replaced=(lo, hi),
+        summary=Summary(session_intent=text, next_steps=("go on",)),
+        tokens_before=100,
+        tokens_after=10,
+        usage=Usage(input=100, output=10),
     )
 
 

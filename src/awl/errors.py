@@ -179,6 +179,18 @@ class NoSuchEntry(AwlError):
         super().__init__(f"entry {seq} of session {session_id} {what}")
 
 
+class InvalidRange(AwlError):
+    """Entries that a condensation cannot replace. Nothing was written."""
+
+    def __init__(self, replaced: tuple[int, int], fault: str) -> None:
+        self.replaced, self.fault = replaced, fault
+        super().__init__(f"a condensation of entries {replaced[0]}-{replaced[1]} {fault}")
+
+
+class CannotCondense(AwlError):
+    """A conversation was not condensed. Nothing was written, and the whole history is sent."""
+
+
 class MissingExtra(AwlError):
     """An optional part is not installed."""
 

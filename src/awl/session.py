@@ -21,6 +21,7 @@ import msgspec
 from awl.conversation import Conversation, Message, ModelRef
 from awl.entries import (
     VERSION,
+    CondensationEntry,
     CwdChangeEntry,
     EndEntry,
     EndReason,
@@ -38,6 +39,7 @@ from awl.entries import (
 )
 from awl.errors import (
     InvalidEntry,
+    InvalidRange,
     InvalidTarget,
     LogChanged,
     NotASession,
@@ -69,7 +71,7 @@ from awl.replay import (
     recovery_notices,
     replay,
 )
-from awl.state import State, is_prompt
+from awl.state import ROOT, State, is_prompt
 
 MOST_QUEUED: Final = 64
 """Facts that may wait for a disk that cannot be written."""
@@ -252,6 +254,7 @@ class Session:
         Raises:
             NotSaved: they could not be written; the error says whether they are queued.
             InvalidTarget: a rewind or a label among them points at no entry.
+            InvalidRange: a condensation among them replaces what it cannot.
             SessionClosed: the session was closed.
         """
         if not entries:
@@ -456,15 +459,25 @@ class Session:
             at += len(piece)
 
     def _check_targets(self, entries: Sequence[Entry]) -> None:
+        leaf = self._state.leaf
+        ranges: list[tuple[int, int]] = []
         for entry in entries:
             if isinstance(entry, RewindEntry):
-                target = entry.parent_id
+                leaf = ROOT if entry.parent_id is None else self._named(entry.parent_id)
+                ranges = []
             elif isinstance(entry, LabelEntry):
-                target = entry.target_id
-            else:
-                continue
-            if target is not None and self._state.find(target) is None:
-                raise InvalidTarget(f"no entry {target!r} in session {self.id}")
+                self._named(entry.target_id)
+            elif isinstance(entry, CondensationEntry):
+                ranges.append(entry.replaced)
+                fault = self._state.range_faults(ranges, leaf)[-1]
+                if fault is not None:
+                    raise InvalidRange(entry.replaced, fault)
+
+    def _named(self, entry_id: str) -> int:
+        position = self._state.find(entry_id)
+        if position is None:
+            raise InvalidTarget(f"no entry {entry_id!r} in session {self.id}")
+        return position
 
     def _flush(self) -> None:
         while self._queue:

@@ -13,7 +13,7 @@ import contextlib
 import os
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, cast
 
@@ -392,20 +392,25 @@ class State:
             if seqs is None:
                 seqs = sorted(self.seqs[at] for at in path.positions)
             lo, hi = entry.replaced
-            wrong = (
-                "covers nothing of this path"
-                if not lo <= hi < self.seqs[position]
-                or bisect_right(seqs, hi) == bisect_right(seqs, lo - 1)
-                else "overlaps an earlier one"
-                if any(lo <= other_hi and other_lo <= hi for other_lo, other_hi, _ in path.ranges)
-                else None
-            )
+            wrong = _range_fault(lo, hi, self.seqs[position], seqs, path.ranges)
             if wrong:
                 line = self.lines[position]
                 path.findings.append(Finding(line, f"condensation of {lo}-{hi} {wrong}: ignored"))
             else:
                 path.ranges.append((lo, hi, position))
         path.ranges.sort()
+
+    def range_faults(self, ranges: Sequence[tuple[int, int]], after: int) -> list[str | None]:
+        """Why condensations that follow the entry at position `after`, one after another, cannot
+        replace these seqs; None for each that can."""
+        path = _Path(positions=self.path_to(after))
+        self._accept_ranges(path)
+        seqs = sorted(self.seqs[at] for at in path.positions)
+        faults = []
+        for lo, hi in ranges:
+            faults.append(_range_fault(lo, hi, self.next_seq, seqs, path.ranges))
+            path.ranges.append((lo, hi, after))
+        return faults
 
     def _step(self, path: _Path, position: int) -> None:
         """Fold one entry of the path. The only place that says what an entry does to it."""
@@ -613,6 +618,12 @@ class State:
         return frozenset(self._path.cleared)
 
     @property
+    def condensed(self) -> list[tuple[int, int, int]]:
+        """The ranges of seqs on the path that are sent as a summary, in order: lo, hi, and the
+        position of their condensation. A copy."""
+        return list(self._path.ranges)
+
+    @property
     def open_calls(self) -> list[Call]:
         """The calls on the path that no user message answers."""
         return list(self._path.open_calls)
@@ -709,6 +720,18 @@ class State:
         for position, seq in enumerate(self.seqs):
             if lo <= seq <= hi:
                 yield self.body(position)
+
+
+def _range_fault(
+    lo: int, hi: int, seq: int, seqs: list[int], ranges: list[tuple[int, int, int]]
+) -> str | None:
+    """What is wrong with the range of a condensation with this seq, on a path with these seqs and
+    ranges."""
+    if not lo <= hi < seq or bisect_right(seqs, hi) == bisect_right(seqs, lo - 1):
+        return "covers nothing of this path"
+    if any(lo <= other_hi and other_lo <= hi for other_lo, other_hi, _ in ranges):
+        return "overlaps an earlier one"
+    return None
 
 
 def _directory(cwd: str, cwd_bytes: str | None) -> str:
