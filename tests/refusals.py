@@ -110,6 +110,7 @@ def _anthropic(body: JSON) -> Iterator[str]:
             yield "`max_tokens` must be greater than `thinking.budget_tokens`"
     yield from _anthropic_system(body.get("system"))
     yield from _anthropic_tools(body.get("tools"))
+    yield from _anthropic_choice(body, thinking)
     messages = body.get("messages")
     if not isinstance(messages, list) or not messages:
         yield "messages: at least one message is required"
@@ -145,6 +146,19 @@ def _anthropic_tools(tools: Any) -> Iterator[str]:
             yield f"tools.{index}.custom.input_schema.type: Field required"
     if len(set(names)) != len(names):
         yield "tools: Tool names must be unique."
+
+
+def _anthropic_choice(body: JSON, thinking: JSON) -> Iterator[str]:
+    choice = body.get("tool_choice")
+    if choice is None:
+        return
+    if choice.get("type") not in ("auto", "any", "tool", "none"):
+        yield f"tool_choice: Input tag '{choice.get('type')}' does not match the expected tags"
+    names = [tool.get("name") for tool in body.get("tools") or ()]
+    if choice.get("type") == "tool" and choice.get("name") not in names:
+        yield f"tool_choice: Tool '{choice.get('name')}' not found in provided tools"
+    if choice.get("type") in ("any", "tool") and thinking["type"] == "enabled":
+        yield "Thinking may not be enabled when tool_choice forces tool use."
 
 
 def _anthropic_message(where: str, index: int, message: Any) -> Iterator[str]:
@@ -299,6 +313,7 @@ def _anthropic_thinking(messages: Sequence[JSON]) -> Iterator[str]:
 _CHAT_FIELDS = {
     "model", "messages", "tools", "tool_choice", "stream", "stream_options", "max_tokens",
     "max_completion_tokens", "temperature", "top_p", "parallel_tool_calls", "reasoning_effort",
+    "response_format",
 }  # fmt: skip
 _CHAT_MESSAGE_FIELDS = {
     "system": {"role", "content"},
@@ -323,6 +338,11 @@ def _chat(body: JSON) -> Iterator[str]:
         yield "Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported."
     if body.get("tools") == []:
         yield "Invalid 'tools': empty array. Expected an array with minimum length 1."
+    if "response_format" in body:
+        form = body["response_format"]
+        if form.get("type") != "json_schema":
+            yield f"Invalid value: '{form.get('type')}' for 'response_format.type'."
+        yield from _json_schema("response_format.json_schema", form.get("json_schema", {}))
     messages = body.get("messages")
     if not isinstance(messages, list) or not messages:
         yield "Invalid 'messages': empty array. Expected an array with minimum length 1."
@@ -334,6 +354,20 @@ def _chat(body: JSON) -> Iterator[str]:
         ["user" if m["role"] == "tool" else m["role"] for m in messages],
         [m["role"] == "tool" for m in messages],
     )
+
+
+def _json_schema(where: str, form: JSON) -> Iterator[str]:
+    """A form that the answer must fit; a strict one leaves nothing open."""
+    if not _NAME.fullmatch(str(form.get("name", ""))):
+        yield f"Missing required parameter: '{where}.name'."
+    schema = form.get("schema")
+    if not isinstance(schema, dict):
+        yield f"Missing required parameter: '{where}.schema'."
+    elif form.get("strict"):
+        if schema.get("additionalProperties") is not False:
+            yield f"Invalid schema for '{where}': 'additionalProperties' must be false."
+        if sorted(schema.get("required", ())) != sorted(schema.get("properties", ())):
+            yield f"Invalid schema for '{where}': 'required' must include every key in properties."
 
 
 def _chat_message(where: str, message: Any) -> Iterator[str]:
@@ -454,7 +488,7 @@ def _alternation(roles: Sequence[str], is_result: Sequence[bool]) -> Iterator[st
 
 _RESPONSES_FIELDS = {
     "model", "input", "instructions", "tools", "tool_choice", "stream", "store", "include",
-    "max_output_tokens", "reasoning", "temperature", "top_p", "parallel_tool_calls",
+    "max_output_tokens", "reasoning", "temperature", "top_p", "parallel_tool_calls", "text",
 }  # fmt: skip
 _ASSISTANT_ITEMS = ("reasoning", "function_call")
 
@@ -469,6 +503,12 @@ def _responses(body: JSON) -> Iterator[str]:
         yield f"Unknown parameter: '{field}'."
     if not isinstance(body.get("model"), str) or not body["model"]:
         yield "Missing required parameter: 'model'."
+    if "text" in body:
+        form = body["text"].get("format", {})
+        if form.get("type") not in ("text", "json_schema"):
+            yield f"Invalid value: '{form.get('type')}' for 'text.format.type'."
+        if form.get("type") == "json_schema":
+            yield from _json_schema("text.format", form)
     items = body.get("input")
     if isinstance(items, str) and items.strip():
         return

@@ -86,6 +86,20 @@ class Usage(
     cache_write: int | None = None
 
 
+def add_usage(one: Usage, other: Usage) -> Usage:
+    """What two requests took together."""
+    return Usage(
+        input=one.input + other.input,
+        output=one.output + other.output,
+        cache_read=_sum(one.cache_read, other.cache_read),
+        cache_write=_sum(one.cache_write, other.cache_write),
+    )
+
+
+def _sum(one: int | None, other: int | None) -> int | None:
+    return None if one is None and other is None else (one or 0) + (other or 0)
+
+
 class LoggedMessage(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel", gc=False
 ):

@@ -33,7 +33,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """What a model is asked: system text, then messages that alternate user and assistant.
 
     `read_blob` gives the bytes of an image in the messages. `thinking` False asks for an answer
-    without reasoning: the messages hold none.
+    without reasoning: the messages hold none. `form` is what the answer is to fill in, as a call of
+    it or as JSON text; a model that cannot be made to answers as it likes. It goes without tools
+    and without reasoning.
     """
 
     system: str | None
@@ -41,6 +43,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     tools: Sequence[ToolSpec] = ()
     read_blob: Callable[[BlobRef], bytes] | None = None
     thinking: bool = True
+    form: ToolSpec | None = None
 
 
 class TextDelta(msgspec.Struct, frozen=True):
@@ -83,8 +86,9 @@ StreamEvent = TextDelta | ThinkingDelta | ToolUseDelta | Completed
 class Provider(Protocol):
     """A model that can be asked.
 
-    `ref` is whom requests are submitted to, as the log records it. `context_window` is in tokens;
-    0 means unknown.
+    `ref` is whom requests are submitted to, as the log records it. `context_window` and
+    `max_answer` (the most that an answer takes of it) are in tokens; 0 means unknown.
+    `fills_forms`: whether it can be made to fill in a request's `form`.
     """
 
     @property
@@ -92,6 +96,12 @@ class Provider(Protocol):
 
     @property
     def context_window(self) -> int: ...
+
+    @property
+    def max_answer(self) -> int: ...
+
+    @property
+    def fills_forms(self) -> bool: ...
 
     def warm(self) -> None:
         """Import what the first request needs. Called from a thread while a person types."""

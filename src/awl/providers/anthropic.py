@@ -26,6 +26,7 @@ from awl.providers import (
     StreamEvent,
     TextDelta,
     ThinkingDelta,
+    ToolSpec,
     ToolUseDelta,
 )
 from awl.providers.sdk import SdkProvider
@@ -54,6 +55,10 @@ class AnthropicProvider(SdkProvider["AsyncAnthropic"]):
         require("anthropic", "the library for Anthropic's models")
         super().__init__(settings, ENDPOINT)
         self._api_key = api_key
+
+    @property
+    def max_answer(self) -> int:
+        return self._settings.max_tokens or MAX_TOKENS
 
     def warm(self) -> None:
         import anthropic.resources.messages  # noqa: F401
@@ -109,14 +114,10 @@ class AnthropicProvider(SdkProvider["AsyncAnthropic"]):
             system = {"type": "text", "text": request.system, "cache_control": CACHED}
             body["system"] = [system]
         if request.tools:
-            body["tools"] = [
-                {
-                    "name": tool.name,
-                    "description": tool.description,
-                    "input_schema": tool.parameters,
-                }
-                for tool in request.tools
-            ]
+            body["tools"] = [_tool(tool) for tool in request.tools]
+        if request.form is not None:
+            body["tools"] = [_tool(request.form)]
+            body["tool_choice"] = {"type": "tool", "name": request.form.name}
         if settings.thinking_budget > 0 and request.thinking and _may_think(request.messages):
             budget = settings.thinking_budget
             body["thinking"] = {"type": "enabled", "budget_tokens": budget}
@@ -258,6 +259,14 @@ def _may_think(messages: Sequence[Message]) -> bool:
     return isinstance(first, RedactedThinking) or (
         isinstance(first, Thinking) and first.signature is not None
     )
+
+
+def _tool(tool: ToolSpec) -> dict[str, Any]:
+    return {
+        "name": tool.name,
+        "description": tool.description,
+        "input_schema": tool.parameters,
+    }
 
 
 def _message(message: Message, request: Request) -> dict[str, Any]:

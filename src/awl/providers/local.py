@@ -117,7 +117,8 @@ def shipped_weights() -> Path:
 
 
 class LocalProvider:
-    """A model in this process. Its request's tools are ignored."""
+    """A model in this process. Its request's tools are ignored, and so is a form: held to one, so
+    small a model fills it in with nonsense, while it summarises well in its own words."""
 
     def __init__(self, settings: ProviderSettings) -> None:
         if importlib.util.find_spec("xllamacpp") is None:
@@ -140,6 +141,14 @@ class LocalProvider:
     @property
     def context_window(self) -> int:
         return self._settings.context_window or CONTEXT
+
+    @property
+    def max_answer(self) -> int:
+        return self._settings.max_tokens or MAX_TOKENS
+
+    @property
+    def fills_forms(self) -> bool:
+        return False
 
     def warm(self) -> None:
         """Load the model, which takes about a second."""

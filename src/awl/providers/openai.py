@@ -18,6 +18,7 @@ from awl.providers import (
     StreamEvent,
     TextDelta,
     ThinkingDelta,
+    ToolSpec,
     ToolUseDelta,
 )
 from awl.providers.sdk import SdkProvider
@@ -48,6 +49,11 @@ class OpenAIProvider(SdkProvider["AsyncOpenAI"]):
         import openai
 
         return openai.AsyncOpenAI(api_key=self._api_key, base_url=self._endpoint, max_retries=0)
+
+
+def json_schema(form: ToolSpec) -> dict[str, Any]:
+    """A form as OpenAI's APIs take it: the answer is then JSON that fits."""
+    return {"name": form.name, "schema": form.parameters, "strict": True}
 
 
 class OpenAIChatProvider(OpenAIProvider):
@@ -100,6 +106,11 @@ class OpenAIChatProvider(OpenAIProvider):
                 }
                 for tool in request.tools
             ]
+        if request.form is not None:
+            body["response_format"] = {
+                "type": "json_schema",
+                "json_schema": json_schema(request.form),
+            }
         if settings.max_tokens:
             # OpenAI renamed it; the servers that speak like OpenAI mostly know the old name.
             name = "max_tokens" if settings.base_url else "max_completion_tokens"

@@ -31,7 +31,7 @@ from awl.providers import (
     ToolUseDelta,
 )
 from awl.providers.faults import fault_of, one_line
-from awl.providers.openai import OpenAIProvider
+from awl.providers.openai import OpenAIProvider, json_schema
 from awl.providers.wire import NO_PICTURE, data_url, intact, tool_arguments
 
 if TYPE_CHECKING:
@@ -106,6 +106,8 @@ class OpenAIResponsesProvider(OpenAIProvider):
                 }
                 for tool in request.tools
             ]
+        if request.form is not None:
+            body["text"] = {"format": {"type": "json_schema", **json_schema(request.form)}}
         if settings.max_tokens:
             body["max_output_tokens"] = settings.max_tokens
         if settings.thinking_budget > 0:

@@ -243,6 +243,14 @@ class ScriptedProvider:
     def context_window(self) -> int:
         return self._settings.context_window
 
+    @property
+    def max_answer(self) -> int:
+        return self._settings.max_tokens
+
+    @property
+    def fills_forms(self) -> bool:
+        return True
+
     def warm(self) -> None:
         """Nothing to import."""
 

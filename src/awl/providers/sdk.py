@@ -45,6 +45,14 @@ class SdkProvider(Generic[C]):
     def context_window(self) -> int:
         return self._settings.context_window
 
+    @property
+    def max_answer(self) -> int:
+        return self._settings.max_tokens
+
+    @property
+    def fills_forms(self) -> bool:
+        return True
+
     def warm(self) -> None:
         """Import what the first request needs. See `Provider.warm`."""
         raise NotImplementedError
