@@ -13,6 +13,7 @@ from running import JSON, kind, read_log
 from awl.agent import Agent, Approver
 from awl.config import ProviderSettings
 from awl.events import AgentEvent, TurnEnded
+from awl.fitting import Fitting
 from awl.providers import Request, StreamEvent
 from awl.providers.scripted import ScriptedProvider
 from awl.session import Session
@@ -60,9 +61,11 @@ class Stage:
         system: str | None = "You are a test.",
         max_turns: int = 50,
         session: Session | None = None,
+        window: int = 0,
+        fitting: Fitting | None = None,
     ) -> Agent:
-        """An agent whose model plays these turns."""
-        self.model = self.player("play", "model-1", *turns)
+        """An agent whose model plays these turns; `window` is how many tokens it takes."""
+        self.model = self.player("play", "model-1", *turns, window=window)
         self.session = session or self.store.create(str(self.cwd), self.model.ref)
         self.agent = Agent(
             self.session,
@@ -71,13 +74,19 @@ class Stage:
             approve=approve,
             system=system,
             max_turns=max_turns,
+            fitting=fitting,
         )
         return self.agent
 
-    def player(self, name: str, model: str, *turns: Sequence[JSON] | JSON) -> Playing:
+    def player(
+        self, name: str, model: str, *turns: Sequence[JSON] | JSON, window: int = 0
+    ) -> Playing:
         script = self.folder / f"{name}.jsonl"
         script.write_text("".join("\n" + json.dumps(turn) for turn in turns))
-        return Playing(ProviderSettings(name=name, type="scripted", model=model, path=str(script)))
+        settings = ProviderSettings(
+            name=name, type="scripted", model=model, path=str(script), context_window=window
+        )
+        return Playing(settings)
 
     def prompt(self, *texts: str) -> list[AgentEvent]:
         """Play turns to their ends; the events of all of them."""

@@ -37,6 +37,8 @@ class Access:
         self.asked: list[tuple[object, ...]] = []
         self.given = ""
 
+        self.condensed = 0
+
     def models(self) -> Sequence[ModelRef]:
         return [CLAUDE, LOCAL]
 
@@ -110,6 +112,12 @@ class Access:
             path="/log.jsonl",
         )
         return SessionRow(name=name, info=info, here=number == 7)
+
+    async def compact(self) -> str:
+        if not self.said:
+            raise AwlError("there is nothing to condense yet")
+        self.condensed += 1
+        return "condensed 4 entries: 48,000 -> 6,000 tokens"
 
 
 def reply(line: str, access: Access | None = None) -> Reply:
@@ -303,3 +311,12 @@ def test_conversations_are_completed_by_verb_id_and_title() -> None:
     assert [word for word, _ in completions("/conv fork 019", access)] == ["019dc5ba", "019dc5bb"]
     assert [word for word, _ in completions("/conv resume x --model loc", access)] == [str(LOCAL)]
     assert completions("/conv list x", access) == []
+
+
+def test_compact_condenses_and_tells_what_that_came_to() -> None:
+    access = Access(said=4)
+    assert reply("/compact", access).text == "condensed 4 entries: 48,000 -> 6,000 tokens"
+    assert access.condensed == 1
+    answer = reply("/compact")
+    assert answer.is_error
+    assert answer.text == "there is nothing to condense yet"

@@ -29,6 +29,7 @@ from awl.entries import (
     PartialEntry,
     RewindEntry,
     Usage,
+    add_usage,
 )
 from awl.errors import NotSaved, ProviderError
 from awl.events import (
@@ -36,6 +37,7 @@ from awl.events import (
     AnswerCompleted,
     AnswerText,
     AnswerThinking,
+    Condensed,
     Notice,
     Retrying,
     Saved,
@@ -44,12 +46,14 @@ from awl.events import (
     TurnStarted,
     Unsaved,
 )
+from awl.fitting import Fitting, carried
 from awl.providers import (
     Completed,
     Provider,
     Request,
     TextDelta,
     ThinkingDelta,
+    ToolSpec,
     ToolUseDelta,
 )
 from awl.session import Session
@@ -82,6 +86,7 @@ class Agent:
         approve: asked before a tool that can change something runs; None lets all of them run.
         system: the system text of a new session; on a session that has another, it replaces it.
         max_turns: how many answers one prompt may take.
+        fitting: what makes room when the conversation has become too long; None: as by default.
 
     Attributes:
         notify: takes events that happen between turns (`Saved`).
@@ -97,6 +102,7 @@ class Agent:
         approve: Approver | None = None,
         system: str | None = None,
         max_turns: int = 50,
+        fitting: Fitting | None = None,
     ) -> None:
         self.session = session
         self.provider = provider
@@ -104,6 +110,7 @@ class Agent:
         self._approve = approve
         self._system = None if system is None else _as_logged(system)
         self._max_turns = max_turns
+        self._fitting = fitting or Fitting()
         self.notify: Callable[[AgentEvent], None] = lambda event: None
         self.refusal = DENIED
         self._always: set[str] = set()
@@ -147,8 +154,11 @@ class Agent:
         shown_id = self.session.id if self.session.kept else ""
         yield TurnStarted(shown_id, self.session.state.turn)
         for _ in range(self._max_turns):
-            async for event in self._ask(turn):
+            async for event in self._make_room(turn):
                 yield event
+            if turn.over is None:
+                async for event in self._ask(turn):
+                    yield event
             if turn.over is None and turn.calls:
                 async for event in self._use_tools(turn):
                     yield event
@@ -161,6 +171,15 @@ class Agent:
             error=f"stopped after {self._max_turns} answer{'s' * (self._max_turns > 1)}:"
             " say `go on` to continue",
         )
+
+    async def compact(self) -> Condensed:
+        """Condense what was said, because the person wants it. Between turns only.
+
+        Raises:
+            CannotCondense: nothing was changed; the message says why.
+            NotSaved: it could not be logged.
+        """
+        return await self._fitting.compact(self.session, self.provider, self._specs)
 
     async def close(self) -> None:
         """Stop retrying in the background. What is queued stays in the session."""
@@ -193,13 +212,30 @@ class Agent:
         entries.append(self._user_entry(Message("user", (Text(text=text),))))
         return entries
 
+    @property
+    def _specs(self) -> list[ToolSpec]:
+        return [tool.spec for tool in self._tools.values()]
+
     def _user_entry(self, message: Message) -> Entry:
         ref = self.provider.ref
         return self.session.message_entry(message, provider=ref.provider, model=ref.model)
 
+    async def _make_room(self, turn: _Turn, *, refused: bool = False) -> AsyncIterator[AgentEvent]:
+        """Before a request, and after one that was refused for its length."""
+        made = self._fitting.make_room(
+            self.session, self.provider, self._specs, self._cancelled, refused=refused
+        )
+        async for event in made:
+            if isinstance(event, Condensed):
+                turn.add_usage(event.usage)
+            yield event
+        if self._cancelled.is_set():
+            turn.over = turn.ended("aborted")
+
     async def _ask(self, turn: _Turn) -> AsyncIterator[AgentEvent]:
         """One answer of the model, from request to log."""
         turn.calls = []
+        may_make_room = True
         waits = iter(RETRIES)
         while True:
             answer = Answer()
@@ -224,6 +260,14 @@ class Agent:
                     turn.pictures = False
                     yield Notice("the model refused a picture; asking without pictures")
                     continue
+                if error.fault == "context_length" and may_make_room:
+                    before, may_make_room = self.session.leaf_id, False
+                    async for event in self._make_room(turn, refused=True):
+                        yield event
+                    if turn.over is not None:
+                        return
+                    if self.session.leaf_id != before:
+                        continue
                 if error.fault == "context_length" and not turn.answers:
                     async for event in self._take_back(turn, error):
                         yield event
@@ -249,9 +293,11 @@ class Agent:
         """A prompt that no request can hold would block the session: it is gone back from. It stays
         in the log, and returns to the person."""
         prompt = self.session.get(turn.prompt_id)
-        assert prompt is not None
+        position = self.session.state.find(turn.prompt_id)
+        assert prompt is not None and position is not None
+        kept = carried(self.session.state, position)
         try:
-            await self._log(RewindEntry(parent_id=prompt.parent_id))
+            await self._log(RewindEntry(parent_id=prompt.parent_id), *kept)
         except NotSaved as problem:
             yield self._unsaved(problem)
             turn.over = turn.ended("error", error=str(error))
@@ -275,7 +321,7 @@ class Agent:
         return Request(
             system=sent.system,
             messages=sent.messages,
-            tools=tuple(tool.spec for tool in self._tools.values()),
+            tools=self._specs,
             read_blob=self.session.blobs.get if turn.pictures else None,
             thinking=turn.thinking,
         )
@@ -431,15 +477,8 @@ class _Turn:
         self._usage: Usage | None = None
 
     def add_usage(self, usage: Usage | None) -> None:
-        if usage is None:
-            return
-        before = self._usage or Usage(input=0, output=0)
-        self._usage = Usage(
-            input=before.input + usage.input,
-            output=before.output + usage.output,
-            cache_read=_sum(before.cache_read, usage.cache_read),
-            cache_write=_sum(before.cache_write, usage.cache_write),
-        )
+        if usage is not None:
+            self._usage = usage if self._usage is None else add_usage(self._usage, usage)
 
     def ended(
         self, stop_reason: str, *, error: str | None = None, prompt_refused: bool = False
@@ -450,7 +489,3 @@ class _Turn:
 def _as_logged(text: str) -> str:
     """A text as the log holds it: lone surrogates, as in a directory's name, become U+FFFD."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
-def _sum(one: int | None, other: int | None) -> int | None:
-    return None if one is None and other is None else (one or 0) + (other or 0)

@@ -15,11 +15,13 @@ import msgspec
 
 from awl.agent import Agent, Approver
 from awl.commands import BannerInfo, HistoryItem, SessionRow, Sessions, Wish
+from awl.condense import Progress
 from awl.config import Config, ProviderSettings, choose_provider, sessions_dir
 from awl.conversation import ModelRef
 from awl.entries import Entry, RewindEntry, TitleEntry
 from awl.errors import AwlError, ConfigError, NoLog
 from awl.events import AgentEvent, Notice
+from awl.fitting import configured
 from awl.history import banner_info, history
 from awl.index.conversations import Logless
 from awl.logless import LoglessSession, with_log
@@ -341,6 +343,12 @@ class App:
             opening.add_done_callback(_let_go)
             raise
 
+    async def compact(self) -> str:
+        self._check_log()
+        if not self.session.kept:
+            raise AwlError("nothing of this conversation is kept: there is no log to condense")
+        return str(await self.agent.compact())
+
     async def close(self) -> None:
         """Let go of the model and of the background work. The session stays open."""
         await self.agent.close()
@@ -451,7 +459,7 @@ def _new(
         session = LoglessSession.begin(store.catalog.conversations, cwd, provider.ref)
         session.notices.append(_WORDS_ALONE)
     system = _default_system(session.cwd, settings) if wanted.system is None else wanted.system
-    return _running(config, wanted, approve, session, provider, system)
+    return _running(config, environ, wanted, approve, session, provider, system)
 
 
 def _logless(
@@ -488,7 +496,7 @@ def _resumed(
     if system is None and not session.born:  # there is no log that has one
         settings = next(one for one in config.providers if one.name == provider.ref.provider)
         system = _default_system(session.cwd, settings)
-    return _running(config, wanted, approve, session, provider, system)
+    return _running(config, environ, wanted, approve, session, provider, system)
 
 
 def _check_directory(wanted: Wanted, cwd: str, name: str) -> None:
@@ -502,6 +510,7 @@ def _check_directory(wanted: Wanted, cwd: str, name: str) -> None:
 
 def _running(
     config: Config,
+    environ: Mapping[str, str],
     wanted: Wanted,
     approve: Approver | None,
     session: Session,
@@ -515,8 +524,29 @@ def _running(
         approve=approve,
         system=system,
         max_turns=wanted.max_turns or config.agent.max_turns,
+        fitting=configured(config, environ),
     )
     return Running(session, agent)
+
+
+async def condense(
+    config: Config, environ: Mapping[str, str], path: Path, progress: Progress | None = None
+) -> str:
+    """Condense a session that nobody talks in; what that came to, in one line.
+
+    Raises:
+        AwlError: nothing was changed; the message says why.
+    """
+    session = Session.open(path)
+    try:
+        provider = connect(restored_model(config, environ, Wanted(), session.active_model), environ)
+        try:
+            done = await configured(config, environ).compact(session, provider, progress=progress)
+        finally:
+            await provider.close()
+    finally:
+        session.close()
+    return str(done)
 
 
 def restored_model(

@@ -195,6 +195,12 @@ class AgentAccess(Protocol):
     def session_names(self) -> Iterable[tuple[str, str]]:
         """The ids of the newest sessions, as short as is unique, and their titles."""
 
+    async def compact(self) -> str:
+        """Condense what was said so far; what that came to, in one line.
+
+        Raises `AwlError`, which says why, if nothing was changed.
+        """
+
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
     """A slash command. `usage` is what follows the name; `run` gets what the person wrote there.
@@ -473,6 +479,10 @@ def _conv_shown(row: SessionRow) -> Reply:
     return Reply(text="\n".join(lines), rows=True)
 
 
+async def _compact(agent: AgentAccess, argument: str) -> Reply:
+    return Reply(text=await agent.compact())
+
+
 async def _quit(agent: AgentAccess, argument: str) -> Reply:
     return Reply(quit=True)
 
@@ -508,6 +518,11 @@ def _conv_completions(agent: AgentAccess, before: Sequence[str]) -> Iterable[tup
 
 
 COMMANDS: Final[tuple[Command, ...]] = (
+    Command(
+        name="compact",
+        help="let a summary stand for the older history; all of it stays in the log",
+        run=_compact,
+    ),
     Command(name="help", help="list the commands", run=_help),
     Command(
         name="history",

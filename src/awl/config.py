@@ -27,7 +27,11 @@ MAX_WARNINGS: Final = 20
 
 
 class Condense(msgspec.Struct, frozen=True, kw_only=True):
-    """`[session.condense]`."""
+    """`[session.condense]`: when older history is sent as a summary, and what is not.
+
+    `condense_provider` names the provider that summarises; empty: the session's own. `threshold` is
+    a part of what the model takes in one request. `keep_recent` counts entries.
+    """
 
     condense_provider: str = ""
     threshold: float = 0.85
@@ -597,10 +601,10 @@ _COMMENTS: Final[Mapping[str, str]] = {
     "session.enabled": "false: of new conversations only the words are kept, without a log",
     "session.data_dir": "empty: the default place; relative: to the folder of this file",
     "session.encrypt": "not built yet; the files are readable by you alone",
-    "session.max_event_log_mb": "for condensation, which is not built yet; so is the next section",
-    "session.condense.condense_provider": "empty: the session's own",
-    "session.condense.threshold": "part of the context window, above 0 and at most 1",
-    "session.condense.keep_recent": "entries that stay as they are",
+    "session.max_event_log_mb": "condense when a log has grown by this much since it last was",
+    "session.condense.condense_provider": "which model summarises; empty: the session's own",
+    "session.condense.threshold": "condense beyond this part of what the model takes; at most 1",
+    "session.condense.keep_recent": "entries that stay as they are, if there is room for them",
     "session.resume.show_banner": "say what is resumed",
     "session.resume.expand_default_lines": "lines of a tool's output that the history shows",
     "agent.provider": "empty: the first below that needs no key or whose key is set",

@@ -71,6 +71,28 @@ class ToolFinished(AgentEvent, frozen=True, tag="tool_finished"):
     duration_ms: int
 
 
+class Condensing(AgentEvent, frozen=True, tag="condensing"):
+    """Old history is being summarised: so many entries of a conversation of so many tokens."""
+
+    entries: int
+    tokens: int
+
+
+class Condensed(AgentEvent, frozen=True, tag="condensed"):
+    """A summary is in the log. From here on the model reads it in the place of so many entries; the
+    request holds `tokens_after` instead of `tokens_before`. `usage` is what the summary took."""
+
+    entry_id: str
+    entries: int
+    tokens_before: int
+    tokens_after: int
+    usage: Usage | None = None
+
+    def __str__(self) -> str:
+        entries = "1 entry" if self.entries == 1 else f"{self.entries:,} entries"
+        return f"condensed {entries}: {self.tokens_before:,} -> {self.tokens_after:,} tokens"
+
+
 class Notice(AgentEvent, frozen=True, tag="notice"):
     """One quiet line for the person."""
 

@@ -203,7 +203,8 @@ def _said(entry: Entry) -> str:
             return "".join(block.text or block.thinking for block in entry.content)
         case CondensationEntry():
             lo, hi = entry.replaced
-            return f"{lo}-{hi} {entry.summary.session_intent}"
+            tokens = f"{entry.tokens_before:,} -> {entry.tokens_after:,} tokens"
+            return f"{lo}-{hi} ({tokens}) {entry.summary.session_intent}"
         case ModelChangeEntry():
             return f"{entry.provider}/{entry.model}"
         case TitleEntry():

@@ -21,6 +21,7 @@ from awl.events import (
     AgentEvent,
     AnswerCompleted,
     AnswerText,
+    Condensed,
     Notice,
     Retrying,
     ToolFinished,
@@ -242,6 +243,8 @@ def _show(event: AgentEvent, output: str) -> None:
             _tell(f"{name}: {one_line(content, 200)}")
         case Notice(text=text):
             _tell(text)
+        case Condensed():
+            _tell(str(event))
         case Unsaved(message=message):
             _tell(message)
         case Retrying(reason=reason, seconds=seconds):

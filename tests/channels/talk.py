@@ -104,6 +104,10 @@ class Player:
     def session_names(self) -> Iterable[tuple[str, str]]:
         return [("019dc5bb", HOSTILE)]
 
+    async def compact(self) -> str:
+        await asyncio.sleep(3600)
+        return "never"
+
     def warm(self) -> None:
         self.note("warm", str(self.model))
 

@@ -22,6 +22,8 @@ from awl.events import (
     AnswerCompleted,
     AnswerText,
     AnswerThinking,
+    Condensed,
+    Condensing,
     Notice,
     Retrying,
     Saved,
@@ -174,6 +176,11 @@ class Screen:
             self._finished(event, width)
         elif isinstance(event, Notice):
             self._print("note", words(event.text, "dim"))
+        elif isinstance(event, Condensing):
+            self._do(f"condensing {event.entries:,} entries")
+        elif isinstance(event, Condensed):
+            self._print("note", words(str(event), "dim"))
+            self._do("waiting")
         elif isinstance(event, Retrying):
             again = f"asking again in {event.seconds:g} s"
             self._print("note", words(f"No answer: {event.reason}; {again}", "yellow"))

@@ -152,6 +152,40 @@ def rename(session_id: str, title: tuple[str, ...]) -> None:
 
 
 @sessions.command()
+@click.argument("session_id", metavar="ID")
+def condense(session_id: str) -> None:
+    """Let a summary stand for the older history of a session, so that its model is sent less.
+
+    The summary is added to the log, and nothing is taken away: `show`, search and export have all
+    of it. The session's own model writes it, or [session.condense] condense_provider.
+
+    \b
+    Examples:
+      awl sessions condense 019dc5ba
+    """
+    import asyncio
+    import os
+
+    from awl import app
+
+    path = resolved(open_store(), session_id)
+    working = app.condense(load_config(None), os.environ, path, _show_part)
+    try:
+        done = asyncio.run(working)
+    finally:
+        if sys.stderr.isatty():
+            click.echo("\r\x1b[K", nl=False, err=True)
+    print_text(done)
+
+
+def _show_part(done: int, total: int) -> None:
+    """Show on a terminal which part of a history is being summarised: each may take a while."""
+    if sys.stderr.isatty():
+        part = f", part {done + 1} of {total}" if total > 1 else ""
+        click.echo(f"\r\x1b[Kawl: condensing{part} ...", nl=False, err=True)
+
+
+@sessions.command()
 def reindex() -> None:
     """Build the index anew from the logs. It may be deleted at any time, too.
 
