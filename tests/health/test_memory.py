@@ -1,4 +1,4 @@
-"""Checking a log takes a few bytes an entry, however large it is."""
+"""Checking and repairing a log take a few bytes an entry, however large it is."""
 
 from __future__ import annotations
 
@@ -40,6 +40,27 @@ def peak(code: str, path: Path) -> int:
     return int(done.stdout) * (1 if sys.platform == "darwin" else 1024)
 
 
+REPAIR = """
+import resource, sys
+from pathlib import Path
+from awl.health.repair import repair
+made = repair(Path(sys.argv[1]), Path(sys.argv[1]).parent / "sessions")
+assert made is not None
+made.path.unlink()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+def damaged(path: Path) -> Path:
+    """The same log with a line in its middle that is lost, and one that is glued to a fragment."""
+    with path.open("r+b") as file:
+        for place, data in ((0.5, b"\n"), (0.7, b'{"type":')):
+            file.seek(int(path.stat().st_size * place))
+            file.readline()
+            file.write(data)
+    return path
+
+
 def test_memory_grows_with_the_number_of_entries_not_with_the_log(tmp_path: Path) -> None:
     small, large = 8 << 20, 40 << 20
     before = peak(CHECK, large_log(tmp_path / "small.jsonl", small))
@@ -47,10 +68,18 @@ def test_memory_grows_with_the_number_of_entries_not_with_the_log(tmp_path: Path
     assert after - before < 0.25 * (large - small)
 
 
+def test_so_it_is_when_a_copy_is_made(tmp_path: Path) -> None:
+    small, large = 8 << 20, 40 << 20
+    before = peak(REPAIR, damaged(large_log(tmp_path / "small.jsonl", small)))
+    after = peak(REPAIR, damaged(large_log(tmp_path / "large.jsonl", large)))
+    assert after - before < 0.25 * (large - small)
+
+
 @pytest.mark.long
-def test_a_log_of_a_gigabyte_takes_a_tenth_of_it(tmp_path: Path) -> None:
+def test_a_log_of_a_gigabyte_takes_a_tenth_of_it_and_its_copy_a_fifth(tmp_path: Path) -> None:
     path = large_log(tmp_path / "large.jsonl", 1 << 30)
     try:
         assert peak(CHECK, path) < 0.1 * (1 << 30)
+        assert peak(REPAIR, damaged(path)) < 0.2 * (1 << 30)
     finally:
         os.unlink(path)  # noqa: PTH108

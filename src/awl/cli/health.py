@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from awl.cli.common import (
     SESSION,
+    directory,
     here,
     open_store,
     print_json,
@@ -74,15 +75,7 @@ def _verified(
     else:
         logs = _of_directory(store, every, here(cwd))
     say_all([f"cannot be read: {problem}" for problem in unreadable])
-    shown = progress("checking")
-    done, total = 0, sum(map(_size, logs))
-
-    def advance(read: int) -> None:
-        nonlocal done
-        done += read
-        if shown:
-            shown(done, total)
-
+    advance = _progress("checking", sum(map(_size, logs)))
     yield from verify_all(logs, advance, claims(every))
     if everywhere:
         yield from verify_rest(store.root)
@@ -127,8 +120,63 @@ def _say_sum(checked: list[Checked]) -> None:
     )
 
 
+@click.command()
+@click.argument("session_id", metavar="ID", type=SESSION)
+@click.option("--cwd", metavar="DIR", help="Its directory, where nothing tells that any more.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+def repair(session_id: str, cwd: str | None, dry_run: bool) -> None:
+    """Make a sound copy of a damaged session, as a new session. The original stays as it is.
+
+    All that can be read is in the copy, also whole entries in lines that are none, with ids and
+    seqs. Where something is missing, a gap says so, to you and to the model. The new id is on
+    stdout; what was done is said, and kept in the copy.
+
+    \b
+    Examples:
+      awl sessions repair 019dc5ba --dry-run
+      awl --resume "$(awl sessions repair 019dc5ba)"
+    """
+    from awl.health.repair import repair as mend
+
+    store = open_store()
+    path = resolved(store, session_id)
+    made = mend(
+        path,
+        store.root,
+        cwd=None if cwd is None else directory(cwd),
+        dry=dry_run,
+        progress=_progress("repairing", 3 * _size(path)),
+    )
+    if made is None:
+        say(f"{path.name} is sound: there is nothing to repair")
+        return
+    say_all(made.changes)
+    if dry_run:
+        say("nothing was made: this is what would be done")
+        return
+    say(f"the copy is {made.path}")
+    print_text(made.session_id)
+
+
+def _progress(doing: str, total: int) -> Callable[[int], None]:
+    """Shows how far something is that reads so many bytes."""
+    shown = progress(doing)
+    done = 0
+
+    def advance(read: int) -> None:
+        nonlocal done
+        done += read
+        if shown:
+            shown(done, total)
+
+    return advance
+
+
 def _size(path: Path) -> int:
     try:
         return path.stat().st_size
     except OSError:
         return 0
+
+
+VERBS: Final = (verify, repair)

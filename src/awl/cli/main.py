@@ -9,10 +9,9 @@ from collections.abc import Sequence
 import click
 
 from awl import __version__
+from awl.cli import health, moving
 from awl.cli.common import SESSION, InOrder, directory, say
 from awl.cli.config import config, migrate
-from awl.cli.health import verify
-from awl.cli.moving import VERBS
 from awl.cli.sessions import sessions
 from awl.cli.talking import LATEST, Copy, talk
 from awl.errors import AwlError
@@ -121,7 +120,7 @@ def cli(
     ctx.exit(talk(wanted, goes_on, prompt, output or "text", yes))
 
 
-for verb in (*VERBS, verify):
+for verb in (*moving.VERBS, *health.VERBS):
     sessions.add_command(verb)
 cli.add_command(sessions)
 cli.add_command(config)

@@ -10,17 +10,16 @@ import os
 import re
 import socket
 import stat
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Set
 from pathlib import Path
 from typing import Final
 
 from awl.health.findings import Finding
 from awl.health.lines import Named
-from awl.log.blobs import Blobs
+from awl.log.blobs import Blobs, is_blob_name
 from awl.log.file import owner_path, read_owner
 from awl.log.names import parse_log_name
 
-_BLOB: Final = re.compile(r"[0-9a-f]{64}")
 # What a log or its blobs are called while they are not whole yet.
 _UNBORN: Final = re.compile(r"\.(.+\.jsonl)\.[0-9a-f]{8}(\..+)?", re.DOTALL)
 
@@ -118,20 +117,23 @@ def check_companions(folder: Folder, log: Path) -> Iterator[Finding]:
 
 
 def check_blobs(
-    log: Path, named: Mapping[str, Named], mentioned: Set[str], lost: Set[str]
+    log: Path, named: Iterable[Named], mentioned: Set[str], lost: Set[str]
 ) -> Iterator[Finding]:
     """Whether the blobs that a log names are there, and are what was stored."""
     folder = Blobs(log).directory
-    for name, where in named.items():
-        fault = _blob_fault(folder, name, where.size)
+    names = set(mentioned)
+    for one in named:
+        names.add(one.name)
+        fault = blob_fault(folder, one)
         if fault:
+            known = one.name in lost
             yield Finding(
-                severity="note" if name in lost else "damage",
+                severity="note" if known else "damage",
                 kind="blob",
-                text=f"blob {name[:12]} {fault}{' (known)' if name in lost else ''}",
-                line=where.line,
-                start=where.start,
-                end=where.end,
+                text=f"blob {one.name[:12]} {fault}{' (known)' if known else ''}",
+                line=one.line,
+                start=one.start,
+                end=one.end,
             )
     try:
         found = sorted(folder.iterdir())
@@ -144,22 +146,22 @@ def check_blobs(
     yield from check_mode(folder, 0o700)
     for blob in found:
         yield from check_mode(blob)
-        if blob.name not in named and blob.name not in mentioned:
+        if blob.name not in names:
             text = "nothing in the log names it"
             file = f"{folder.name}/{blob.name}"
             yield Finding(severity="note", kind="leftover", text=text, file=file)
 
 
-def _blob_fault(folder: Path, name: str, size: int) -> str:
+def blob_fault(folder: Path, named: Named) -> str:
     """What is wrong with a blob."""
-    if not _BLOB.fullmatch(name):
+    if not is_blob_name(named.name):
         return "has no blob's name"
     try:
-        with (folder / name).open("rb") as blob:
+        with (folder / named.name).open("rb") as blob:
             found = os.fstat(blob.fileno()).st_size
-            if found != size:
-                return f"has {found} bytes, not {size}"
-            if hashlib.file_digest(blob, "sha256").hexdigest() != name:
+            if found != named.size:
+                return f"has {found} bytes, not {named.size}"
+            if hashlib.file_digest(blob, "sha256").hexdigest() != named.name:
                 return "is not what was stored"
     except FileNotFoundError:
         return "is missing"

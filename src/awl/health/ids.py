@@ -71,6 +71,6 @@ class Ids:
         if self._fresh:
             keys = sorted(self._fresh)
             self._runs.append(
-                _Run(array("q", keys), array("Q", map(self._fresh.__getitem__, keys)))
+                _Run(array("q", keys), array("I", map(self._fresh.__getitem__, keys)))
             )
             self._fresh = {}

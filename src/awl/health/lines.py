@@ -60,8 +60,9 @@ _BLOB_NAME: Final = re.compile(r"\b[0-9a-f]{64}\b")
 
 
 class Named(msgspec.Struct, frozen=True):
-    """A blob as the log names it, and the first line that does."""
+    """A blob as the log names it, and the first line that does. Two sizes are two of these."""
 
+    name: str
     size: int
     line: int
     start: int
@@ -82,7 +83,7 @@ class Lines:
     Attributes:
         header: the header, if there is one.
         seqs: of each entry.
-        blobs: those that the log names.
+        blobs: those that the log names, by name and size.
         mentioned: names that may be those of blobs, in what this awl does not know.
         lost_blobs: those that a repair knew to be lost.
     """
@@ -91,7 +92,7 @@ class Lines:
         """`lost_lines`: newline-ended lines that recovery cut from this log."""
         self.header: Header | None = None
         self.seqs = array("Q")
-        self.blobs: dict[str, Named] = {}
+        self.blobs: dict[tuple[str, int], Named] = {}
         self.mentioned: set[str] = set()
         self.lost_blobs: set[str] = set()
         self.ids = Ids()
@@ -166,6 +167,11 @@ class Lines:
     def stands(self, name: str, seq: int) -> bool:
         """Whether there is an entry with this id and this seq."""
         return any(self.seqs[position] == seq for position in self.ids.positions(name))
+
+    @property
+    def odd(self) -> list[int]:
+        """The seqs of entries that are not as the format says, so far."""
+        return sorted(set(self._excusable.values()))
 
     def end(self, end: int) -> list[Finding]:
         """What was found in the log, which ends at this byte, in the order of its lines."""
@@ -352,12 +358,9 @@ class Lines:
             self._blob(output, line)
 
     def _blob(self, ref: BlobRef, line: Line) -> None:
-        known = self.blobs.get(ref.blob)
-        if known is None:
-            self.blobs[ref.blob] = Named(ref.size, line.line, line.start, line.end)
-        elif known.size != ref.size:
-            text = f"blob {ref.blob[:12]} has {ref.size} bytes here and {known.size} elsewhere"
-            self._find("damage", "blob", line, text)
+        key = ref.blob, ref.size
+        if key not in self.blobs:
+            self.blobs[key] = Named(ref.blob, ref.size, line.line, line.start, line.end)
 
     def _call(self, name: str) -> None:
         self._calls.append(hash(name))

@@ -82,7 +82,7 @@ def _check(fd: int, path: Path, folder: Folder, progress: Progress | None) -> Ch
         findings.append(Finding(severity="damage", kind="header", text=text))
     findings += check_mode(path)
     findings += check_companions(folder, path)
-    findings += check_blobs(path, lines.blobs, lines.mentioned, lines.lost_blobs)
+    findings += check_blobs(path, lines.blobs.values(), lines.mentioned, lines.lost_blobs)
     named = parse_log_name(path.name)
     return Checked(
         session_id=lines.header.id if lines.header else named.session_id if named else "",
