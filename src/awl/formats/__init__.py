@@ -28,9 +28,11 @@ __all__ = [
 _MODULES: Final = {
     "claude-code": "claude_code",
     "codex": "codex",
+    "gemini-cli": "gemini_cli",
     "html": "html",
     "markdown": "markdown",
     "pi": "pi",
+    "qwen-code": "qwen_code",
     "zeph": "zeph",
 }
 

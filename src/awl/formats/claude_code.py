@@ -59,7 +59,8 @@ from awl.entries import (
 from awl.formats.chain import Chain
 from awl.formats.format import Facts, Format, Head, Imported, Keep, Place, Report
 from awl.formats.payloads import from_base64
-from awl.formats.records import Lines, Parts, Records, kept, size_of, time_of
+from awl.formats.qwen_code import is_record as is_of_qwen
+from awl.formats.records import Lines, Parts, Records, json_text, kept, size_of, time_of
 
 NAME: Final = "claude-code"
 PROVIDER: Final = "anthropic"
@@ -90,23 +91,18 @@ _LEFT_OUT: Final = {
 
 
 def _recognise(head: Head) -> bool:
-    return any(
+    return any(map(_is_record, head.objects)) and not any(map(is_of_qwen, head.objects))
+
+
+def _is_record(found: dict[str, Any]) -> bool:
+    kind = found.get("type")
+    if kind == "summary":
+        return isinstance(found.get("leafUuid"), str)
+    return (
         isinstance(found.get("sessionId"), str)
-        and isinstance(found.get("type"), str)
-        and ("uuid" in found or found["type"] in _LEFT_OUT)
-        and "messageId" not in found
-        and not isinstance(_parts(found), list)
-        for found in head.objects
-    ) or any(
-        found.get("type") == "summary" and isinstance(found.get("leafUuid"), str)
-        for found in head.objects
+        and isinstance(kind, str)
+        and ("uuid" in found or kind in _LEFT_OUT)
     )
-
-
-def _parts(found: dict[str, Any]) -> Any:
-    """What a record of a program of another kin has in the message."""
-    message = found.get("message")
-    return message.get("parts") if isinstance(message, dict) else None
 
 
 def _belongs(head: Head) -> bool:
@@ -494,10 +490,7 @@ class _Reader:
             case "redacted_thinking":
                 return RedactedThinking(data=block.data)
             case "tool_use":
-                given = bytes(block.input).decode()
-                return ToolUse(
-                    id=block.id, name=block.name, input="{}" if given == "null" else given
-                )
+                return ToolUse(id=block.id, name=block.name, input=json_text(block.input))
             case "tool_result":
                 return self._result(block, stored)
             case "image":

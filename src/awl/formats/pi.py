@@ -69,7 +69,7 @@ from awl.entries import (
 from awl.formats.chain import Chain
 from awl.formats.format import Facts, Format, Head, Imported, Keep, Place, Report, Source
 from awl.formats.payloads import from_base64
-from awl.formats.records import Lines, Records, head_of, kept, lenient, size_of, time_of
+from awl.formats.records import Lines, Records, head_of, json_text, kept, lenient, size_of, time_of
 from awl.log.blobs import BlobDamaged
 from awl.state import ROOT, import_text, is_prompt, summary_text
 
@@ -396,9 +396,7 @@ class _Reader:
             except Exception:
                 return Opaque(kind=f"{NAME}:{_type_of(block)}", raw=str(block, "utf-8"))
         if isinstance(block, _Call):
-            given = str(block.arguments, "utf-8")
-            given = given if given and given != "null" else "{}"
-            return ToolUse(id=block.id, name=block.name, input=given)
+            return ToolUse(id=block.id, name=block.name, input=json_text(block.arguments))
         if isinstance(block, _Thought):
             return _thinking(block, signed)
         if isinstance(block, _Image):

@@ -168,6 +168,16 @@ def kept(line: bytes) -> msgspec.Raw:
     return msgspec.Raw(line.strip())
 
 
+def json_text(value: msgspec.Raw) -> str:
+    """A call's input as the text that the model wrote, as far as the file tells: numbers, escapes
+    and order as they stand there, but not the line breaks of a file that is laid out for people."""
+    text = str(value, "utf-8")
+    if "\n" in text:
+        with contextlib.suppress(msgspec.MsgspecError):
+            text = msgspec.json.format(text, indent=-1)
+    return text if text and text != "null" else "{}"
+
+
 class Parts(Generic[T]):
     """Decodes the parts of a record that are read one by one, so that one which is odd costs no
     other: each comes with its bytes, and as None where it is not of the expected kind."""

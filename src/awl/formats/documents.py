@@ -1,0 +1,190 @@
+"""Reading a file that is one JSON value with an array of messages in it, whole or damaged.
+
+A sound file of moderate size is decoded at once. Of a large one, or one that ends too soon, the
+elements are cut out one by one: what is whole of them counts, and memory is bounded by the longest.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, Final
+
+import msgspec
+
+from awl.formats.format import Damaged, Report
+from awl.formats.records import LONGEST, open_source
+from awl.log.scan import BOM
+
+_AT_ONCE: Final = 32 << 20
+_PIECE: Final = 1 << 20
+# A string that the buffer does not hold whole comes to the buffer's end.
+_TOKEN: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)|[{}\[\]]', re.DOTALL)
+_SCALAR: Final = re.compile(rb"[^\s,:{}\[\]\"]+")
+_BETWEEN: Final = re.compile(rb"[\s,:]*")
+_members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_elements: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
+
+
+class Document:
+    """A JSON file and the elements of its array.
+
+    Attributes:
+        members: the other members of the root, as far as they were read. Those behind the array are
+            there when its elements were walked.
+        at: how many bytes were read.
+    """
+
+    def __init__(self, path: Path, array: str | None, report: Report) -> None:
+        """`array` is the member that holds it; None if the root is the array."""
+        self.path = path
+        self.members: dict[str, bytes] = {}
+        self.at = 0
+        self._array = array
+        self._report = report
+
+    def elements(self) -> Iterator[bytes]:
+        """The elements, each as it stands there. What cannot be read is reported."""
+        with open_source(self.path) as file:
+            head = file.read(_AT_ONCE + 1)
+            whole = self._whole(head) if len(head) <= _AT_ONCE else None
+            if whole is not None:
+                self.at = len(head)
+                yield from whole
+                return
+            pieces = _Pieces(head.removeprefix(BOM), file)
+            try:
+                yield from self._piecewise(pieces)
+            except (_Ended, OSError) as error:
+                reason = str(getattr(error, "strerror", None) or error or "ends in the middle")
+                end = pieces.base + len(pieces.data)
+                start = pieces.base + pieces.at
+                self._report.add(Damaged(self.path, 1, start, end, reason))
+
+    def _whole(self, data: bytes) -> list[bytes] | None:
+        """The elements of a sound file."""
+        data = data.removeprefix(BOM)
+        try:
+            if self._array is None:
+                return list(map(bytes, _elements(data)))
+            members = _members(data)
+            array = members.pop(self._array, msgspec.Raw(b"[]"))
+            self.members = {name: bytes(value) for name, value in members.items()}
+            return list(map(bytes, _elements(array)))
+        except Exception:  # whatever this decoder says, the pieces have the last word
+            return None
+
+    def _piecewise(self, pieces: _Pieces) -> Iterator[bytes]:
+        if self._array is None:
+            yield from self._items(pieces)
+            return
+        pieces.take(b"{")
+        while pieces.next() != b"}":
+            name = _text(pieces.value())
+            if name == self._array and pieces.next() == b"[":
+                yield from self._items(pieces)
+            else:
+                self.members[name] = pieces.value()
+
+    def _items(self, pieces: _Pieces) -> Iterator[bytes]:
+        pieces.take(b"[")
+        while pieces.next() != b"]":
+            yield pieces.value()
+            self.at = pieces.base + pieces.at
+        pieces.take(b"]")
+
+
+class _Ended(Exception):
+    """The file ends, or goes on, where no JSON value does."""
+
+
+class _Pieces:
+    """The values of a JSON text that is read in pieces.
+
+    `data` is what is held of it, which begins at byte `base`, and `at` the place in it.
+    """
+
+    def __init__(self, data: bytes, file: BinaryIO) -> None:
+        self.data = data
+        self.base = 0
+        self.at = 0
+        self._file = file
+
+    def next(self) -> bytes:
+        """The first byte of what comes next; white space, commas and colons are passed over."""
+        while True:
+            match = _BETWEEN.match(self.data, self.at)
+            assert match is not None
+            self.at = match.end()
+            if self.at < len(self.data):
+                return self.data[self.at : self.at + 1]
+            self._more()
+
+    def take(self, bracket: bytes) -> None:
+        if self.next() != bracket:
+            raise _Ended("no JSON of this format from here on")
+        self.at += 1
+
+    def value(self) -> bytes:
+        """The next value, whole."""
+        first = self.next()
+        end = self._bracket_end() if first in b'{["' else self._scalar_end()
+        value = self.data[self.at : end]
+        self.at = end
+        return value
+
+    def _scalar_end(self) -> int:
+        while True:
+            match = _SCALAR.match(self.data, self.at)
+            if match is None:
+                raise _Ended("no JSON of this format from here on")
+            if match.end() < len(self.data):
+                return match.end()
+            self._more()
+
+    def _bracket_end(self) -> int:
+        """Where the string, the object or the array that begins here ends."""
+        depth, seen = 0, 0  # `seen` counts from the value's first byte
+        while True:
+            for match in _TOKEN.finditer(self.data, self.at + seen):
+                token = match[0]
+                if token[:1] == b'"':
+                    if len(token) == 1 or token[-1:] != b'"' or _is_open(token):
+                        break
+                    if depth == 0:
+                        return match.end()
+                elif token in b"{[":
+                    depth += 1
+                else:
+                    depth -= 1
+                    if depth <= 0:
+                        return match.end()
+                seen = match.end() - self.at
+            self._more()
+
+    def _more(self) -> None:
+        """Read on; what lies before the place is let go."""
+        self.base += self.at
+        held = self.data[self.at :]
+        self.at = 0
+        piece = self._file.read(max(_PIECE, len(held)))
+        if not piece:
+            self.data = held
+            raise _Ended("ends in the middle" if held.strip() else "ends before its end")
+        if len(held) > LONGEST:
+            raise _Ended(f"a value longer than {LONGEST >> 20} MiB")
+        self.data = held + piece
+
+
+def _is_open(token: bytes) -> bool:
+    """Whether what looks like a string's last quote is escaped."""
+    body = token[1:-1]
+    return (len(body) - len(body.rstrip(b"\\"))) % 2 == 1
+
+
+def _text(token: bytes) -> str:
+    try:
+        return str(msgspec.json.decode(token))
+    except msgspec.MsgspecError:
+        return token.decode(errors="replace")

@@ -1,0 +1,498 @@
+"""Gemini CLI: `~/.gemini/tmp/<project>/chats/session-<time>-<id>.jsonl`, and `.json` before that.
+
+A log of patches: the conversation is what is left when all lines were applied.
+
+{sessionId, projectHash, …}  facts of the session; may come again.
+{id, timestamp, type, …}     a message; of several with the same id the last counts, in the place
+                             of the first. type is user, gemini, or info, error, warning, which are
+                             for the screen. `content` is a text or parts of Google's API. One of
+                             gemini has `toolCalls` {id, name, args, result, status}, `thoughts`,
+                             `tokens` and `model`.
+{$rewindTo: id}              that message and all behind it are gone.
+{$set: {…}}                  facts, among them `summary` (a title) and `messages`: the messages
+                             from here on. So a summary takes the place of what it sums up.
+
+The results of calls stand in `toolCalls`, and in newer versions also in the user's message behind
+it. A call that was still running when the program died is not in the file. The project's directory
+is in `.project_root` beside `chats`; the files themselves have its hash.
+
+A `.json` file is {sessionId, projectHash, startTime, messages, …}, rewritten each time.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, Final
+
+import msgspec
+
+from awl.conversation import ContentBlock, Text, Thinking, ToolResult, ToolUse
+from awl.entries import (
+    CondensationEntry,
+    Entry,
+    LoggedMessage,
+    MessageEntry,
+    Summary,
+    TitleEntry,
+    UnknownEntry,
+    Usage,
+)
+from awl.formats import parts
+from awl.formats.chain import Chain
+from awl.formats.documents import Document
+from awl.formats.format import Facts, Format, Head, Imported, Keep, Place, Report
+from awl.formats.records import (
+    Lines,
+    Records,
+    kept,
+    lenient,
+    open_source,
+    salvage,
+    size_of,
+    time_of,
+)
+
+NAME: Final = "gemini-cli"
+PROVIDER: Final = "gemini"
+
+_GLANCE: Final = 500
+_BOOKKEEPING: Final = "records of the program's own book-keeping"
+
+
+def _recognise(head: Head) -> bool:
+    """The first line of a log, or the head of a document that may not be whole."""
+    if any("sessionId" in found and "projectHash" in found for found in head.objects):
+        return True
+    return (
+        head.path.suffix == ".json"
+        and b'"projectHash"' in head.data
+        and b'"sessionId"' in head.data
+        and b'"messages"' in head.data
+    )
+
+
+def _belongs(head: Head) -> bool:
+    return any(found.get("kind") == "subagent" and "projectHash" in found for found in head.objects)
+
+
+def _read(path: Path, keep: Keep) -> Imported:
+    report = Report()
+    if path.suffix == ".json":
+        return _read_document(path, keep, report)
+    lines = Lines(path, report)
+    facts = _facts(path, _glance(path))
+    reader = _Reader(path, report, Chain(facts.source_id), keep, facts, _Plan())
+    return Imported(facts, reader.log(lines), report, size_of(path), lambda: lines.end)
+
+
+def _read_document(path: Path, keep: Keep, report: Report) -> Imported:
+    document = Document(path, "messages", report)
+    first = Document(path, "messages", Report())
+    plan, model = _Plan(), ""
+    for raw in first.elements():
+        message = _decoded(raw)
+        if message is not None:
+            plan.take(message, _Where(0, 0), raw)
+            model = model or message.model or ""
+    members = first.members
+    found = {name: _text(members.get(name)) for name in ("sessionId", "startTime", "summary")}
+    facts = _facts(path, {**found, "model": model})
+    reader = _Reader(path, report, Chain(facts.source_id), keep, facts, plan)
+    entries = reader.document(document)
+    return Imported(facts, entries, report, size_of(path), lambda: document.at)
+
+
+def _facts(path: Path, found: dict[str, str]) -> Facts:
+    return Facts(
+        source=NAME,
+        source_id=found.get("sessionId") or path.stem,
+        source_path=path,
+        cwd=_root_beside(path) or found.get("cwd", ""),
+        provider=PROVIDER,
+        model=found.get("model", ""),
+        created=time_of(found.get("startTime")),
+    )
+
+
+def _root_beside(path: Path) -> str:
+    """The project's directory, which a file beside the chats names."""
+    try:
+        return (path.parent.parent / ".project_root").read_text("utf-8").strip()
+    except (OSError, ValueError):
+        return ""
+
+
+def _text(raw: bytes | None) -> str:
+    try:
+        found = msgspec.json.decode(raw or b'""')
+    except msgspec.MsgspecError:
+        return ""
+    return found if isinstance(found, str) else ""
+
+
+# -- records ---------------------------------------------------------------------------------------
+
+
+class _Thought(msgspec.Struct, frozen=True, gc=False):
+    subject: str = ""
+    description: str = ""
+
+
+class _ToolCall(msgspec.Struct, frozen=True, gc=False):
+    id: str = ""
+    name: str = ""
+    args: msgspec.Raw = msgspec.Raw()
+    result: msgspec.Raw = msgspec.Raw()
+    status: str = ""
+
+
+class _Tokens(msgspec.Struct, frozen=True, gc=False):
+    input: int = 0
+    output: int = 0
+    cached: int = 0
+    thoughts: int | None = None
+
+    def entry(self) -> Usage:
+        """Cached tokens are counted apart in awl, and reasoning with the rest."""
+        return Usage(
+            input=max(0, self.input - self.cached),
+            output=self.output + (self.thoughts or 0),
+            cache_read=self.cached or None,
+        )
+
+
+class _Message(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """A message, and the facts of a session, which stand on lines of their own."""
+
+    id: str = ""
+    timestamp: str = ""
+    type: str = ""
+    content: msgspec.Raw = msgspec.Raw()
+    tool_calls: list[_ToolCall] | None = None
+    thoughts: list[_Thought] | None = None
+    tokens: _Tokens | None = None
+    model: str | None = None
+
+
+class _Facts(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    session_id: str | None = None
+    start_time: str | None = None
+    summary: str | None = None
+    directories: list[str] | None = None
+    messages: list[msgspec.Raw] | None = None
+
+
+class _Record(_Message, frozen=True, rename="camel", gc=False):
+    set: _Facts | None = msgspec.field(default=None, name="$set")
+    rewind_to: str | None = msgspec.field(default=None, name="$rewindTo")
+    session_id: str | None = None
+    start_time: str | None = None
+    directories: list[str] | None = None
+
+
+_message: Final = msgspec.json.Decoder(_Message).decode
+
+
+def _decoded(raw: bytes | msgspec.Raw) -> _Message | None:
+    try:
+        return _message(raw)
+    except Exception:
+        found = lenient(bytes(raw))
+        return salvage(found, _Message) if isinstance(found, dict) else None
+
+
+def _glance(path: Path) -> dict[str, str]:
+    """What the first lines tell of the session."""
+    found: dict[str, str] = {}
+    for number, (_, record) in enumerate(Records(Lines(path, Report()), _Record)):
+        if record is not None:
+            given = {
+                "sessionId": record.session_id,
+                "startTime": record.start_time,
+                "cwd": next(iter(record.directories or ()), None),
+                "model": record.model,
+            }
+            found = {**{name: value for name, value in given.items() if value}, **found}
+        if "model" in found or number == _GLANCE:
+            break
+    return found
+
+
+# -- reading ---------------------------------------------------------------------------------------
+
+
+class _Where(msgspec.Struct, frozen=True, gc=False):
+    """Where a message stands: the bytes of its line, and its place in a list that is set there."""
+
+    start: int
+    end: int
+    index: int | None = None
+
+
+class _Plan:
+    """What has to be known of a whole source before its first entry: where each message stands for
+    the last time, and which calls the user's messages answer."""
+
+    def __init__(self) -> None:
+        self.last: dict[str, _Where] = {}
+        self.answered: set[str] = set()
+
+    def read(self, path: Path) -> None:
+        lines = Lines(path, Report())
+        for line, record in Records(lines, _Record):
+            if record is None:
+                continue
+            if record.id:
+                self.take(record, _Where(lines.start, lines.end), line)
+            elif record.set is not None:
+                for index, raw in enumerate(record.set.messages or ()):
+                    message = _decoded(raw)
+                    if message is not None and message.id:
+                        self.take(message, _Where(lines.start, lines.end, index), bytes(raw))
+
+    def take(self, message: _Message, where: _Where, line: bytes) -> None:
+        self.last[message.id] = where
+        if message.type == "user" and b'"functionResponse"' in line:
+            for _, part in parts.PARTS(parts.parts_of(message.content)):
+                if part is not None and part.function_response is not None:
+                    self.answered.add(part.function_response.id or part.function_response.name)
+
+
+class _Reader:
+    """The entries of a log or a document."""
+
+    def __init__(
+        self,
+        path: Path,
+        report: Report,
+        chain: Chain,
+        keep: Keep,
+        facts: Facts,
+        plan: _Plan,
+    ) -> None:
+        self._path = path
+        self._plan = plan
+        self._report = report
+        self._chain = chain
+        self._keep = keep
+        self._time = facts.created
+        self._title = ""
+        self._order: list[str] = []  # the messages that are left, by id
+        self._left: set[str] = set()
+        self._spans: dict[str, tuple[int, int]] = {}  # the numbers before and up to their entries
+        self._condensed = 0
+
+    def document(self, document: Document) -> Iterator[Entry]:
+        for raw in document.elements():
+            message = _decoded(raw)
+            if message is None:
+                self._report.left_out["messages that cannot be read"] += 1
+                continue
+            yield from self._entries(message, raw)
+        yield from self._named(_text(document.members.get("summary")))
+
+    def log(self, lines: Lines) -> Iterator[Entry]:
+        self._plan.read(self._path)
+        with open_source(self._path) as file:
+            for line, record in Records(lines, _Record):
+                if record is None:
+                    yield self._opaque("unknown", line)
+                elif record.rewind_to is not None:
+                    yield from self._rewound(record.rewind_to)
+                elif record.id:
+                    where = _Where(lines.start, lines.end)
+                    yield from self._placed(record.id, record, line, where, file)
+                elif record.set is not None:
+                    yield from self._set(record.set, lines, file)
+                elif record.session_id is None:
+                    yield self._opaque("unknown", line)
+
+    # -- patches -----------------------------------------------------------------------------------
+
+    def _placed(
+        self,
+        name: str,
+        message: _Message,
+        line: bytes,
+        where: _Where,
+        file: BinaryIO,
+    ) -> Iterator[Entry]:
+        """A message where it stands for the first time, as it is in the end."""
+        if name in self._left:
+            return
+        last = self._plan.last.get(name, where)
+        if last != where:
+            found = _fetch(file, last)
+            if found is not None:
+                line, message = found
+        before = self._chain.count
+        yield from self._entries(message, line)
+        self._spans[name] = (before, self._chain.count)
+        self._order.append(name)
+        self._left.add(name)
+
+    def _rewound(self, name: str) -> Iterator[Entry]:
+        """That message and all behind it are gone; all of them, if it is not known."""
+        at = self._order.index(name) if name in self._left else 0
+        if at < len(self._order):
+            yield from self._back_to(self._spans[self._order[at]][0])
+            self._left.difference_update(self._order[at:])
+            del self._order[at:]
+
+    def _back_to(self, number: int) -> Iterator[Entry]:
+        rewind = self._chain.back_to(number, self._time)
+        if rewind is not None:
+            yield rewind
+
+    def _set(self, facts: _Facts, lines: Lines, file: BinaryIO) -> Iterator[Entry]:
+        if facts.messages is not None:
+            messages = [
+                (message, raw, _Where(lines.start, lines.end, index))
+                for index, raw in enumerate(facts.messages)
+                if (message := _decoded(raw)) is not None
+            ]
+            yield from self._listed(messages, file)
+        else:
+            self._report.left_out[_BOOKKEEPING] += 1
+        yield from self._named(facts.summary or "")
+
+    def _listed(
+        self,
+        messages: list[tuple[_Message, msgspec.Raw, _Where]],
+        file: BinaryIO,
+    ) -> Iterator[Entry]:
+        """The messages from here on: some may be gone, and a summary stand for them."""
+        names = {message.id for message, _, _ in messages}
+        gone = [name for name in self._order if name not in names]
+        first = next(
+            (n for n, one in enumerate(messages) if one[0].id in self._left), len(messages)
+        )
+        if gone and first:
+            yield from self._condensation(gone, [one[0] for one in messages[:first]])
+            messages = messages[first:]
+        elif gone and self._order[-len(gone) :] == gone:
+            yield from self._rewound(gone[0])
+        self._order = [name for name in self._order if name in names]
+        self._left &= names
+        for message, raw, where in messages:
+            yield from self._placed(message.id, message, bytes(raw), where, file)
+
+    def _condensation(self, gone: list[str], instead: list[_Message]) -> Iterator[Entry]:
+        said = (self._content(message) for message in instead if message.type == "user")
+        texts = [block.text for content in said for block in content if isinstance(block, Text)]
+        lo = max(self._spans[gone[0]][0], self._condensed) + 1
+        hi = self._spans[gone[-1]][1]
+        if lo > hi:
+            return
+        self._condensed = hi
+        yield CondensationEntry(
+            id=self._chain.draw(),
+            timestamp=instead[0].timestamp or self._time,
+            replaced=(lo, hi),
+            summary=Summary(session_intent="\n".join(texts)),
+            tokens_before=0,
+            tokens_after=0,
+        )
+
+    def _named(self, title: str) -> Iterator[Entry]:
+        if title and title != self._title:
+            self._title = title
+            yield TitleEntry(id=self._chain.draw(), timestamp=self._time, title=title)
+
+    # -- messages ----------------------------------------------------------------------------------
+
+    def _entries(self, message: _Message, line: bytes) -> Iterator[Entry]:
+        self._time = time_of(message.timestamp) or self._time
+        if message.type == "user":
+            yield self._logged(LoggedMessage(role="user", content=self._content(message)))
+        elif message.type == "gemini":
+            yield self._answer(message)
+            for result in self._results(message):
+                yield self._logged(LoggedMessage(role="user", content=(result,)))
+        else:
+            yield self._opaque(message.type or "unknown", line)
+
+    def _logged(self, message: LoggedMessage) -> MessageEntry:
+        return MessageEntry(id=self._chain.draw(), timestamp=self._time, message=message)
+
+    def _content(self, message: _Message) -> tuple[ContentBlock, ...]:
+        return parts.blocks(parts.parts_of(message.content), NAME, self._keep)
+
+    def _answer(self, message: _Message) -> MessageEntry:
+        thoughts = [
+            Thinking(thinking="\n".join(filter(None, (one.subject, one.description))))
+            for one in message.thoughts or ()
+        ]
+        content = self._content(message)
+        known = {block.id for block in content if isinstance(block, ToolUse)}
+        calls = [
+            parts.use(call.id, call.name, call.args)
+            for call in message.tool_calls or ()
+            if call.id not in known
+        ]
+        called = calls or known
+        return self._logged(
+            LoggedMessage(
+                role="assistant",
+                content=(*thoughts, *content, *calls),
+                provider=PROVIDER,
+                model=message.model,
+                stop_reason="toolUse" if called else "stop",
+                usage=message.tokens.entry() if message.tokens else None,
+            )
+        )
+
+    def _results(self, message: _Message) -> Iterator[ToolResult]:
+        """The results that no message of the user's has."""
+        for call in message.tool_calls or ():
+            if call.id in self._plan.answered:
+                continue
+            content = parts.blocks(parts.parts_of(call.result), NAME, self._keep)
+            results = [block for block in content if isinstance(block, ToolResult)]
+            texts = [block.text for block in content if isinstance(block, Text)]
+            failed = call.status in ("error", "cancelled")
+            for result in results[:1]:
+                yield msgspec.structs.replace(
+                    result, tool_use_id=call.id, is_error=failed or result.is_error
+                )
+            if not results and (texts or call.status in ("success", "error", "cancelled")):
+                text = "\n".join(texts)
+                yield ToolResult(tool_use_id=call.id, content=text, is_error=failed)
+
+    def _opaque(self, kind: str, line: bytes) -> UnknownEntry:
+        return UnknownEntry(
+            id=self._chain.draw(),
+            timestamp=self._time,
+            kind=f"{NAME}:{kind}",
+            raw={"record": kept(line)},
+        )
+
+
+def _fetch(file: BinaryIO, where: _Where) -> tuple[bytes, _Message] | None:
+    """A message from where it stands for the last time."""
+    file.seek(where.start, os.SEEK_SET)
+    line = file.read(where.end - where.start)
+    if where.index is None:
+        message = _decoded(line)
+        return (line, message) if message is not None else None
+    try:
+        facts = msgspec.json.decode(line, type=_Record).set
+    except msgspec.MsgspecError:
+        return None
+    raws = facts.messages if facts is not None else None
+    if not raws or where.index >= len(raws):
+        return None
+    message = _decoded(raws[where.index])
+    return (bytes(raws[where.index]), message) if message is not None else None
+
+
+FORMAT: Final = Format(
+    name=NAME,
+    title="Gemini CLI",
+    recognise=_recognise,
+    read=_read,
+    belongs=_belongs,
+    places=(Place(variable="GEMINI_CLI_HOME", default=".gemini", below="tmp"),),
+)

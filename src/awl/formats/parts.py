@@ -1,0 +1,131 @@
+"""The parts of messages as Google's API has them, which several programs keep. Pure.
+
+A part is an object of which one member says what it is: `text` (with ``thought`` it is reasoning),
+`functionCall` {id?, name, args}, `functionResponse` {id?, name, response, parts?}, `inlineData`
+{mimeType, data}, and others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgspec
+
+from awl.conversation import ContentBlock, Image, Opaque, Text, Thinking, ToolResult, ToolUse
+from awl.formats.format import Keep
+from awl.formats.payloads import from_base64
+from awl.formats.records import Parts, json_text
+
+
+class InlineData(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    mime_type: str = ""
+    data: str = ""
+
+
+class FunctionCall(msgspec.Struct, frozen=True, gc=False):
+    name: str = ""
+    id: str | None = None
+    args: msgspec.Raw = msgspec.Raw()
+
+
+class FunctionResponse(msgspec.Struct, frozen=True, gc=False):
+    name: str = ""
+    id: str | None = None
+    response: msgspec.Raw = msgspec.Raw()
+    parts: list[msgspec.Raw] = []
+
+
+class Part(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """A part; the members that are None are not there."""
+
+    text: str | None = None
+    thought: bool | None = None
+    thought_signature: str | None = None
+    function_call: FunctionCall | None = None
+    function_response: FunctionResponse | None = None
+    inline_data: InlineData | None = None
+
+
+PARTS: Final = Parts(Part)
+_members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_either: Final = msgspec.json.Decoder(str | list[msgspec.Raw] | dict[str, Any]).decode
+
+
+def parts_of(raw: msgspec.Raw) -> list[msgspec.Raw]:
+    """The parts of a field that holds a text, a part, or a list of parts."""
+    if not raw:
+        return []
+    try:
+        found = _either(raw)
+    except msgspec.MsgspecError:
+        return []
+    if isinstance(found, str):
+        return [msgspec.Raw(msgspec.json.encode({"text": found}))] if found else []
+    return found if isinstance(found, list) else [raw]
+
+
+def blocks(raws: Iterable[msgspec.Raw], source: str, keep: Keep) -> tuple[ContentBlock, ...]:
+    """The blocks of a message's parts. Pictures beside a result are the result's."""
+    found: list[ContentBlock] = []
+    for raw, part in PARTS(raws):
+        block = None if part is None else _block(part, keep)
+        last = found[-1] if found else None
+        if isinstance(block, Image) and isinstance(last, ToolResult):
+            found[-1] = msgspec.structs.replace(last, images=(*last.images, block))
+        else:
+            found.append(block or Opaque(kind=f"{source}:part", raw=str(raw, "utf-8")))
+    return tuple(found)
+
+
+def _block(part: Part, keep: Keep) -> ContentBlock | None:
+    if part.function_call is not None:
+        call = part.function_call
+        data = {"thoughtSignature": part.thought_signature} if part.thought_signature else None
+        return use(call.id or call.name, call.name, call.args, data)
+    if part.function_response is not None:
+        return result(part.function_response, keep)
+    if part.inline_data is not None:
+        return from_base64(part.inline_data.data, part.inline_data.mime_type, keep)
+    if part.text is None:
+        return None
+    if part.thought:
+        data = {"thoughtSignature": part.thought_signature} if part.thought_signature else None
+        return Thinking(thinking=part.text, provider_data=data)
+    return Text(text=part.text)
+
+
+def use(name: str, tool: str, args: msgspec.Raw, data: dict[str, Any] | None = None) -> ToolUse:
+    """A call; `args` are kept as they stand there."""
+    return ToolUse(id=name, name=tool, input=json_text(args), provider_data=data)
+
+
+def result(response: FunctionResponse, keep: Keep) -> ToolResult:
+    """A result. The response's `output` or `error` is what the model reads; else all of it."""
+    text, failed = output_of(response.response)
+    images = [block for block in blocks(response.parts, "", keep) if isinstance(block, Image)]
+    return ToolResult(
+        tool_use_id=response.id or response.name,
+        content=text,
+        images=tuple(images),
+        is_error=failed,
+    )
+
+
+def output_of(response: msgspec.Raw) -> tuple[str, bool]:
+    """What a response says, and whether it tells of an error."""
+    try:
+        members = _members(response)
+    except msgspec.MsgspecError:
+        return str(response, "utf-8"), False
+    said = [_text(members[name]) for name in ("output", "error") if name in members]
+    failed = "error" in members
+    return "\n".join(said) if said else str(response, "utf-8"), failed
+
+
+def _text(raw: msgspec.Raw) -> str:
+    try:
+        found: str = msgspec.json.decode(raw, type=str)
+    except msgspec.MsgspecError:
+        return str(raw, "utf-8")
+    return found

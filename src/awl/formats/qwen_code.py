@@ -1,0 +1,292 @@
+"""Qwen Code: `~/.qwen/projects/<path>/chats/<session id>.jsonl`.
+
+A line is a record: ``uuid``, ``parentUuid``, ``sessionId``, ``timestamp``, ``type``, ``cwd``. The
+records are a tree, as taking back a turn goes on from an earlier record; where the file ends
+counts.
+
+user, assistant, tool_result  `message` {role, parts}, the parts as Google's API has them. One
+                              assistant record is one answer, with `model` and `usageMetadata`.
+system                        told apart by ``subtype``: chat_compression, whose
+                              `compressedHistory` is what the model is sent from here on, a summary
+                              and often the last messages again; custom_title; session_model; others
+                              for the screen and for book-keeping.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from awl.conversation import ContentBlock, ToolResult, ToolUse
+from awl.entries import (
+    CondensationEntry,
+    Entry,
+    LoggedMessage,
+    MessageEntry,
+    ModelChangeEntry,
+    Summary,
+    TitleEntry,
+    UnknownEntry,
+    Usage,
+)
+from awl.formats import parts
+from awl.formats.chain import Chain
+from awl.formats.format import Facts, Format, Head, Imported, Keep, Place, Report
+from awl.formats.records import Lines, Records, kept, size_of, time_of
+
+NAME: Final = "qwen-code"
+PROVIDER: Final = "qwen"
+
+_GLANCE: Final = 2000
+_RECENT: Final = 256
+_BOOKKEEPING: Final = "records of the program's own book-keeping"
+_ASIDE: Final = frozenset(
+    {"attribution_snapshot", "branch_checkpoint", "file_history_snapshot", "ui_telemetry"}
+)
+
+
+def _recognise(head: Head) -> bool:
+    return any(map(is_record, head.objects))
+
+
+def is_record(found: dict[str, Any]) -> bool:
+    """Whether an object is a record of Qwen Code, which look much like those of Claude Code."""
+    message = found.get("message")
+    has_parts = isinstance(message, dict) and isinstance(message.get("parts"), list)
+    return (
+        isinstance(found.get("sessionId"), str)
+        and isinstance(found.get("uuid"), str)
+        and (has_parts or "systemPayload" in found)
+    )
+
+
+def _read(path: Path, keep: Keep) -> Imported:
+    facts = _glance(path)
+    report = Report()
+    lines = Lines(path, report)
+    reader = _Reader(lines, report, Chain(facts.source_id), keep, facts)
+    return Imported(facts, reader.entries(), report, size_of(path), lambda: lines.end)
+
+
+# -- records ---------------------------------------------------------------------------------------
+
+
+class _Content(msgspec.Struct, frozen=True, gc=False):
+    role: str = ""
+    parts: list[msgspec.Raw] = []
+
+
+class _Usage(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    prompt_token_count: int = 0
+    candidates_token_count: int = 0
+    thoughts_token_count: int = 0
+    cached_content_token_count: int = 0
+
+    def entry(self) -> Usage:
+        """Cached tokens are counted apart in awl, and reasoning with the rest."""
+        cached = self.cached_content_token_count
+        return Usage(
+            input=max(0, self.prompt_token_count - cached),
+            output=self.candidates_token_count + self.thoughts_token_count,
+            cache_read=cached or None,
+        )
+
+
+class _CompressionInfo(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    original_token_count: int = 0
+    new_token_count: int = 0
+
+
+class _Payload(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    info: _CompressionInfo | None = None
+    compressed_history: list[_Content] | None = None
+    custom_title: str = ""
+    model_id: str = ""
+
+
+class _CallResult(msgspec.Struct, frozen=True, gc=False):
+    status: str | None = None
+
+
+class _Record(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """All fields that a line may have; each type uses some."""
+
+    type: str = ""
+    subtype: str | None = None
+    uuid: str | None = None
+    parent_uuid: str | msgspec.UnsetType | None = msgspec.UNSET
+    session_id: str = ""
+    timestamp: str = ""
+    cwd: str = ""
+    message: _Content | None = None
+    usage_metadata: _Usage | None = None
+    model: str | None = None
+    tool_call_result: _CallResult | None = None
+    system_payload: _Payload | None = None
+
+
+def _glance(path: Path) -> Facts:
+    """What the first records tell of the session."""
+    found = {"session_id": "", "cwd": "", "created": "", "model": ""}
+    for number, (_, record) in enumerate(Records(Lines(path, Report()), _Record)):
+        if record is not None:
+            found["session_id"] = found["session_id"] or record.session_id
+            found["cwd"] = found["cwd"] or record.cwd
+            found["created"] = found["created"] or time_of(record.timestamp)
+            found["model"] = record.model or ""
+        if found["model"] or number == _GLANCE:
+            break
+    return Facts(
+        source=NAME,
+        source_id=found["session_id"] or path.stem,
+        source_path=path,
+        cwd=found["cwd"],
+        provider=PROVIDER,
+        model=found["model"],
+        created=found["created"],
+    )
+
+
+# -- reading ---------------------------------------------------------------------------------------
+
+
+class _Reader:
+    """The entries of a file."""
+
+    def __init__(
+        self, lines: Lines, report: Report, chain: Chain, keep: Keep, facts: Facts
+    ) -> None:
+        self._lines = lines
+        self._report = report
+        self._chain = chain
+        self._keep = keep
+        self._time = facts.created
+        self._model = facts.model
+        self._aside: dict[str, str] = {}  # records that are left out, and what theirs follow
+        self._condensed: list[tuple[int, int]] = []
+        # The last messages, and the number of the entry before each.
+        self._recent: deque[tuple[int, list[bytes]]] = deque(maxlen=_RECENT)
+
+    def entries(self) -> Iterator[Entry]:
+        for line, record in Records(self._lines, _Record):
+            if record is None:
+                yield self._opaque(None, "unknown", line)
+                continue
+            self._time = time_of(record.timestamp) or self._time
+            parent = record.parent_uuid
+            if isinstance(parent, str):
+                parent = self._aside.get(parent, parent)
+            if record.subtype in _ASIDE and record.uuid:
+                self._report.left_out[_BOOKKEEPING] += 1
+                if isinstance(parent, str):
+                    self._aside[record.uuid] = parent
+                continue
+            if parent is not msgspec.UNSET:
+                rewind = self._chain.jump(parent, self._time)
+                if rewind is not None:
+                    self._recent.clear()
+                    yield rewind
+            yield self._entry(record, line)
+
+    def _entry(self, record: _Record, line: bytes) -> Entry:
+        payload = record.system_payload
+        if record.message is not None and record.type in ("user", "assistant", "tool_result"):
+            return self._message(record, record.message)
+        if payload is not None:
+            if record.subtype == "chat_compression" and payload.compressed_history:
+                entry = self._compressed(record, payload, payload.compressed_history)
+                if entry is not None:
+                    return entry
+            if record.subtype == "custom_title" and payload.custom_title:
+                return TitleEntry(**self._stamps(record.uuid), title=payload.custom_title)
+            if record.subtype == "session_model" and payload.model_id:
+                self._model = payload.model_id
+                return ModelChangeEntry(
+                    **self._stamps(record.uuid), provider=PROVIDER, model=payload.model_id
+                )
+        return self._opaque(record.uuid, record.subtype or record.type or "unknown", line)
+
+    def _stamps(self, key: str | None) -> dict[str, Any]:
+        return {"id": self._chain.draw(key), "timestamp": self._time}
+
+    def _message(self, record: _Record, said: _Content) -> MessageEntry:
+        self._recent.append((self._chain.count, list(map(bytes, said.parts))))
+        content = parts.blocks(said.parts, NAME, self._keep)
+        if record.type != "assistant":
+            logged = LoggedMessage(role="user", content=self._marked(record, content))
+            return MessageEntry(**self._stamps(record.uuid), message=logged)
+        called = any(isinstance(block, ToolUse) for block in content)
+        logged = LoggedMessage(
+            role="assistant",
+            content=content,
+            provider=PROVIDER,
+            model=record.model,
+            stop_reason="toolUse" if called else "stop",
+            usage=record.usage_metadata.entry() if record.usage_metadata else None,
+        )
+        return MessageEntry(**self._stamps(record.uuid), message=logged)
+
+    def _marked(
+        self, record: _Record, content: tuple[ContentBlock, ...]
+    ) -> tuple[ContentBlock, ...]:
+        """Results, marked as errors where the record says so."""
+        status = record.tool_call_result.status if record.tool_call_result else None
+        if status not in ("error", "cancelled"):
+            return content
+        return tuple(
+            msgspec.structs.replace(block, is_error=True)
+            if isinstance(block, ToolResult)
+            else block
+            for block in content
+        )
+
+    def _compressed(
+        self, record: _Record, payload: _Payload, history: list[_Content]
+    ) -> CondensationEntry | None:
+        hi = self._chain.count
+        while history and self._recent:
+            before, last = self._recent[-1]
+            if list(map(bytes, history[-1].parts)) != last:
+                break
+            hi = before  # it is sent still, as it was
+            history = history[:-1]
+            self._recent.pop()
+        lo = 1 + max(
+            (last for number, last in self._condensed if self._chain.on_path(number)), default=0
+        )
+        texts = [
+            part.text
+            for said in history
+            if said.role == "user"
+            for _, part in parts.PARTS(said.parts)
+            if part is not None and part.text
+        ]
+        if lo > hi or not texts:
+            return None
+        info = payload.info or _CompressionInfo()
+        stamps = self._stamps(record.uuid)
+        self._condensed.append((self._chain.count, hi))
+        return CondensationEntry(
+            **stamps,
+            replaced=(lo, hi),
+            summary=Summary(session_intent="\n\n".join(texts)),
+            tokens_before=info.original_token_count,
+            tokens_after=info.new_token_count,
+        )
+
+    def _opaque(self, key: str | None, kind: str, line: bytes) -> UnknownEntry:
+        raw = {"record": kept(line)}
+        return UnknownEntry(**self._stamps(key), kind=f"{NAME}:{kind}", raw=raw)
+
+
+FORMAT: Final = Format(
+    name=NAME,
+    title="Qwen Code",
+    recognise=_recognise,
+    read=_read,
+    places=(Place(variable="QWEN_HOME", default=".qwen", below="projects"),),
+)
