@@ -128,14 +128,14 @@ class Ask(msgspec.Struct, frozen=True):
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
-    """What a command has to say. `history`, if any, is shown above `text`, and so is `banner`.
+    """What a command has to say. `history`, `banner` and `rows`, if any, are shown above `text`.
 
-    `draft` is a text for the person to go on writing, as it would be typed. `ask` is shown below.
-    `rows`: the lines of the text are rows, which are not wrapped.
+    Rows are lines of a list: where one is too long it is cut, not wrapped. `draft` is a text for
+    the person to go on writing, as it would be typed. `ask` is shown below.
     """
 
     text: str = ""
-    rows: bool = False
+    rows: tuple[str, ...] = ()
     history: tuple[HistoryItem, ...] = ()
     banner: BannerInfo | None = None
     draft: str = ""
@@ -333,15 +333,15 @@ async def _rewind(agent: AgentAccess, argument: str) -> Reply:
     if not found:
         return Reply(text="There is no prompt on this path to go back to.")
     width = len(str(len(found)))
-    lines = [_prompt_line(prompt, width) for prompt in reversed(found)]
+    rows = tuple(_prompt_row(prompt, width) for prompt in reversed(found))
+    text = "/rewind N goes back to before a prompt; an entry's id or a label does too."
     if len(found) == limit:
-        lines.insert(0, f"The last {limit}; /rewind all lists every prompt.")
-    lines += ["", "/rewind N goes back to before a prompt; an entry's id or a label does too."]
+        text = f"The last {limit}; /rewind all lists every prompt.\n{text}"
     question = "Go back to before which? A number, or Enter to stay:"
-    return Reply(text="\n".join(lines), rows=True, ask=Ask(question, "/rewind"))
+    return Reply(rows=rows, text=text, ask=Ask(question, "/rewind"))
 
 
-def _prompt_line(prompt: Prompt, width: int) -> str:
+def _prompt_row(prompt: Prompt, width: int) -> str:
     label = f"  [{one_line(prompt.label, 40)}]" if prompt.label else ""
     words = one_line(prompt.text, 70) or "(no words)"
     return f"{prompt.number:>{width}}  {local_time(prompt.timestamp)}  {words}{label}"
@@ -358,9 +358,8 @@ async def _title(agent: AgentAccess, argument: str) -> Reply:
 
 
 async def _tree(agent: AgentAccess, argument: str) -> Reply:
-    lines = [*await agent.tree()]
-    lines = [*lines, "", "/rewind ID goes back to an entry of any branch."]
-    return Reply(text="\n".join(lines), rows=True)
+    rows = tuple(await agent.tree())
+    return Reply(rows=rows, text="/rewind ID goes back to an entry of any branch.")
 
 
 _CONV_USAGE: Final = (
@@ -448,14 +447,14 @@ async def _conv_list(agent: AgentAccess, count: str = "") -> Reply:
         for row in found.rows
     ]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    lines = [
+    rows = tuple(
         "  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in cells
-    ]
+    )
+    lines = [*found.notices, "/conv resume ID goes on with one, here and now."]
     if found.more:
-        lines.insert(0, f"The newest {limit}; /conv list all lists every session.")
-    lines += [*found.notices, "", "/conv resume ID goes on with one, here and now."]
-    return Reply(text="\n".join(lines), rows=True)
+        lines.append(f"These are the newest {limit}; /conv list all lists every session.")
+    return Reply(rows=rows, text="\n".join(lines))
 
 
 def _conv_shown(row: SessionRow) -> Reply:
@@ -475,8 +474,7 @@ def _conv_shown(row: SessionRow) -> Reply:
         "log": info.path or "none: only its words are kept",
     }
     width = max(map(len, facts))
-    lines = [f"{name:{width}}  {fact}" for name, fact in facts.items() if fact]
-    return Reply(text="\n".join(lines), rows=True)
+    return Reply(text="\n".join(f"{name:{width}}  {fact}" for name, fact in facts.items() if fact))
 
 
 async def _compact(agent: AgentAccess, argument: str) -> Reply:

@@ -112,13 +112,20 @@ def show_reply(reply: Reply, console: Console, *, lines: int = RESULT_LINES) -> 
         print_history(reply.history, console, lines=lines)
     if reply.banner is not None:
         console.print(banner(reply.banner))
+    for row in reply.rows:
+        console.print(words(row), no_wrap=True, overflow="ellipsis")
+    if reply.rows and reply.text:
+        console.print()
     if reply.text and reply.markdown and not reply.is_error:
         answer = MarkdownStream(console)
         answer.feed(reply.text)
         answer.finish()
     elif reply.text:
-        style = "red" if reply.is_error else "dim" * bool(reply.history)
-        console.print(words(reply.text, style), soft_wrap=reply.rows)
+        above = reply.history or reply.rows
+        style = "red" if reply.is_error else "dim" * bool(above)
+        # A path that is cut into two lines cannot be copied.
+        whole = any(cell_len(word) > console.width for word in reply.text.split())
+        console.print(words(reply.text, style), soft_wrap=whole)
 
 
 def banner(info: BannerInfo, *, now: datetime | None = None) -> Text:
