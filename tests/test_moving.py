@@ -81,3 +81,92 @@ def test_a_title_in_the_trash_reaches_no_terminal_as_it_is(awl: Awl) -> None:
     done = awl("sessions", "restore")
     assert not HARMFUL.search(done.out)
     assert len(done.lines) == 1
+
+
+def test_a_session_goes_out_and_comes_in_elsewhere(awl: Awl) -> None:
+    awl("-p", "hello")
+    session_id, log = awl.id, awl.log
+    done = awl("sessions", "export", session_id[:12], "x.jsonl")
+    assert (done.out, done.err) == ("", "")
+    assert (awl.work / "x.jsonl").read_bytes() == log.read_bytes()
+    assert awl("sessions", "import", "x.jsonl").out == f"{session_id}\n"
+    assert awl.logs == [log]
+    there = {"AWL_SESSION_DIR": str(awl.home / "there")}
+    assert awl("sessions", "import", "x.jsonl", env=there).out == f"{session_id}\n"
+    awl("--resume", session_id, "-p", "there", env=there)
+    awl("sessions", "export", session_id, "x.jsonl", env=there, code=1)
+    awl("sessions", "export", session_id, "x.jsonl", "--force", env=there)
+    awl("sessions", "import", "x.jsonl")
+    assert b"there" in log.read_bytes()
+    awl("--resume", "-p", "again")
+    awl("--resume", session_id, "-p", "apart", env=there)
+    awl("sessions", "export", session_id, "x.jsonl", "--force", env=there)
+    assert "--keep-id" in awl("sessions", "import", "--keep-id", "x.jsonl", code=1).err
+    done = awl("sessions", "import", "x.jsonl")
+    assert session_id in done.err
+    assert done.out.strip() != session_id
+    assert awl("sessions", "import", "x.jsonl").out == done.out
+
+
+def test_export_writes_to_stdout_and_in_other_formats(awl: Awl) -> None:
+    awl("-p", "hello")
+    assert awl("sessions", "export", awl.id, "-").raw == awl.log.read_bytes()
+    done = awl("sessions", "export", awl.id, "-", "--format", "zeph")
+    assert '"session_started"' in done.out
+    assert "left out: 1 system text" in done.err
+    awl("sessions", "export", awl.id, "x.md", "--format", "markdown")
+    assert "Hello there." in (awl.work / "x.md").read_text()
+    for arguments in (["x"], [awl.id, "x", "y"], ["--all", "x", "y"], [awl.id, "x", "--format=no"]):
+        awl("sessions", "export", *arguments, code=2)
+    awl("sessions", "export", awl.id, "no/where", code=1)
+
+
+def test_a_backup_and_what_comes_of_it(awl: Awl) -> None:
+    awl("-p", "one")
+    awl("-p", "two")
+    awl("sessions", "fork", awl.logs[0].stem.split("_")[1])
+    assert awl("sessions", "export", "--all", "b").out == "0 unchanged, 3 new\n"
+    assert awl("sessions", "export", "--all", "b").out == "3 unchanged\n"
+    there = {"AWL_SESSION_DIR": str(awl.work / "b")}
+    assert awl("sessions", "--json", env=there).json != []
+    there = {"AWL_SESSION_DIR": str(awl.home / "there")}
+    found = awl("sessions", "import", "b", env=there).lines
+    assert sorted(found) == sorted(info["id"] for info in awl("sessions", "--json").json)
+    log = awl.logs[0]
+    log.write_bytes(log.read_bytes().replace(b"Hello", b"Holla"))
+    done = awl("sessions", "export", "--all", "b", code=1)
+    assert log.name in done.err
+    assert done.out == "2 unchanged, 1 apart\n"
+    awl("sessions", "export", "--all", "b", "--force")
+    assert awl("sessions", "export", "--all", "b").out == "3 unchanged\n"
+    awl("sessions", "export", "--all", str(awl.sessions / "b"), code=1)
+
+
+def test_one_file_that_cannot_come_in_keeps_no_other_out(awl: Awl) -> None:
+    awl("-p", "hello")
+    awl("sessions", "export", awl.id, "y.jsonl")
+    (awl.work / "x.jsonl").write_bytes(b"words\n")
+    there = {"AWL_SESSION_DIR": str(awl.home / "there")}
+    done = awl("sessions", "import", "x.jsonl", "nothing", "y.jsonl", env=there, code=1)
+    assert done.out == f"{awl.id}\n"
+    assert [line.split(":")[1].split()[0] for line in done.err.splitlines()] == [
+        "x.jsonl",
+        "nothing",
+    ]
+    done = awl("sessions", "import", ".", env=there)
+    assert done.out == f"{awl.id}\n"
+
+
+def test_files_of_other_programs_come_in_beside_awls_own(awl: Awl) -> None:
+    awl("-p", "hello")
+    session_id = awl.id
+    (awl.work / "z").mkdir()
+    awl("sessions", "export", session_id, "z/events.jsonl", "--format", "zeph")
+    awl("sessions", "export", session_id, "z/x.jsonl")
+    own, foreign = awl("sessions", "import", "z").lines
+    assert own == session_id
+    assert foreign not in (session_id, "")
+    assert awl("sessions", "import", "z").lines == [own, foreign]
+    assert awl("sessions", "import", "z", "--format", "awl").lines == [own]
+    assert awl("sessions", "import", "z", "--format", "zeph").lines == [foreign]
+    assert len(awl.logs) == 2

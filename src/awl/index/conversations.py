@@ -8,6 +8,7 @@ conversation without a log, until a person has seen to it.
 from __future__ import annotations
 
 import os
+import secrets
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable
@@ -185,6 +186,30 @@ class Conversations:
             return [(one, when[one.session_id]) for one in _all(db, "IN")]
 
         return self._run(work)
+
+    def copy_to(self, path: Path) -> None:
+        """Write a copy of this file, as it is at one moment, over what is there."""
+
+        def work(db: sqlite3.Connection) -> None:
+            copy = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+            fd = create_private(copy)
+            try:
+                target = sqlite3.connect(copy)
+                db.backup(target)
+                target.execute("PRAGMA journal_mode = DELETE")
+                target.close()
+                os.fsync(fd)
+                copy.replace(path)
+            except BaseException:
+                copy.unlink(missing_ok=True)
+                raise
+            finally:
+                os.close(fd)
+            sync_directory(path.parent)
+
+        if self.path.exists():
+            make_directories(path.parent)
+            self._run(work)
 
     def close(self) -> None:
         """Let go of the file."""

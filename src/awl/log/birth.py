@@ -31,7 +31,7 @@ from awl.log.file import (
 )
 
 _SUFFIX: Final = ".new"
-_LEFT: Final = re.compile(r"\.(.+\.jsonl)\.[0-9a-f]{8}(\.new)?", re.DOTALL)
+_HIDDEN: Final = re.compile(r"\.(.+)\.[0-9a-f]{8}(?:\.new)?", re.DOTALL)
 
 
 class Unborn:
@@ -43,11 +43,12 @@ class Unborn:
         blobs: where its blobs go.
     """
 
-    def __init__(self, path: Path, fd: int, hidden: Path) -> None:
+    def __init__(self, path: Path, fd: int, hidden: Path, place: Path | None, over: bool) -> None:
         self.path = path
         self.fd = fd
         self.blobs = Blobs(path)
-        self._place = self.blobs.directory
+        self._place = place or self.blobs.directory
+        self._over = over
         self._hidden = hidden
         self.blobs.directory = hidden.with_name(hidden.name + ".blobs")
         self._placed = self._born = False
@@ -60,7 +61,7 @@ class Unborn:
         """Take a blob of another log, by a link where that is possible.
 
         Raises:
-            OSError: it cannot be read, or not be written.
+            OSError: it cannot be written.
         """
         make_directories(self.blobs.directory)
         try:
@@ -68,15 +69,22 @@ class Unborn:
         except FileExistsError:
             pass
         except OSError:  # another file system, or one without links
-            self.blobs.put(blob.read_bytes())
+            try:
+                data = blob.read_bytes()
+            except OSError:  # then it is missing here as it is there
+                return
+            self.blobs.put(data)
 
     def _publish(self) -> None:
         os.fsync(self.fd)
         if self.blobs.directory.is_dir():
             sync_directory(self.blobs.directory)
             self._place_blobs()
-        give_name(self._hidden, self.path)
-        self._born = True
+        if self._over:
+            self._hidden.replace(self.path)
+        else:
+            give_name(self._hidden, self.path)
+            self._born = True
         sync_name(self.path)
 
     def _place_blobs(self) -> None:
@@ -103,20 +111,25 @@ class Unborn:
 
 
 @contextmanager
-def birth(path: Path) -> Iterator[Unborn]:
+def birth(path: Path, *, blobs: Path | None = None, over: bool = False) -> Iterator[Unborn]:
     """Make a whole log. What is written to the `Unborn` is there, durable, when the block ends; an
     error or a kill leaves nothing of it.
 
+    Args:
+        path: where it will lie.
+        blobs: where its blobs will, if not where a log's do.
+        over: take the place of what is there.
+
     Raises:
-        FileExistsError: there is such a log.
+        FileExistsError: there is such a file.
         OSError: it could not be made.
     """
     make_directories(path.parent)
     hidden, fd = open_unborn(path, os.O_RDWR, _SUFFIX)
-    unborn = Unborn(path, fd, hidden)
+    unborn = Unborn(path, fd, hidden, blobs, over)
     try:
         yield unborn
-        if path.exists():  # nothing was touched so far
+        if not over and os.path.lexists(path):  # nothing was touched so far
             raise FileExistsError(errno.EEXIST, "File exists", str(path))
         unborn._publish()
     except BaseException as error:
@@ -128,23 +141,38 @@ def birth(path: Path) -> Iterator[Unborn]:
 
 
 def sweep(folder: Path) -> None:
-    """Remove what births that were killed have left in a folder. What cannot be removed stays."""
-    with contextlib.suppress(OSError):
-        with os.scandir(folder) as found:
-            left = [match for item in found if (match := _LEFT.fullmatch(item.name))]
-        for match in left:
-            with contextlib.suppress(OSError, AwlError):
-                _remove(folder / match[0], folder / match[1], whole=bool(match[2]))
+    """Remove what births that were killed have left in a folder of sessions. What cannot be removed
+    stays."""
+    for hidden, name in _left(folder):
+        _remove(hidden, folder / name if name.endswith(".jsonl") else None)
 
 
-def _remove(hidden: Path, path: Path, *, whole: bool) -> None:
-    fd = open_locked(hidden, patience=0)  # its maker is dead
+def sweep_beside(path: Path) -> None:
+    """Remove what births of one file that were killed have left, in a folder that is not awl's."""
+    for hidden, name in _left(path.parent):
+        if name == path.name:
+            _remove(hidden, None)
+
+
+def _left(folder: Path) -> list[tuple[Path, str]]:
+    """The hidden files of births, and the names that they were to have."""
     try:
-        if whole:
-            # A link more: the log had got its name, and nothing but this one is too much.
-            if os.fstat(fd).st_nlink == 1 and not path.exists():
-                shutil.rmtree(Blobs(path).directory, ignore_errors=True)
-            shutil.rmtree(hidden.with_name(hidden.name + ".blobs"), ignore_errors=True)
-        hidden.unlink()
-    finally:
-        os.close(fd)
+        with os.scandir(folder) as found:
+            matches = [match for item in found if (match := _HIDDEN.fullmatch(item.name))]
+    except OSError:
+        return []
+    return [(folder / match[0], match[1]) for match in matches]
+
+
+def _remove(hidden: Path, path: Path | None) -> None:
+    with contextlib.suppress(OSError, AwlError):
+        fd = open_locked(hidden, patience=0)  # its maker is dead
+        try:
+            if hidden.name.endswith(_SUFFIX):
+                # A link more: the log had got its name, and nothing but this one is too much.
+                if path and os.fstat(fd).st_nlink == 1 and not path.exists():
+                    shutil.rmtree(Blobs(path).directory, ignore_errors=True)
+                shutil.rmtree(hidden.with_name(hidden.name + ".blobs"), ignore_errors=True)
+            hidden.unlink()
+        finally:
+            os.close(fd)

@@ -64,6 +64,14 @@ class Blobs:
             raise BlobDamaged(f"blob {ref.blob[:12]} is not what was stored")
         return data
 
+    def names(self) -> frozenset[str]:
+        """The blobs that there are, whatever their bytes."""
+        try:
+            with os.scandir(self.directory) as found:
+                return frozenset(item.name for item in found if is_blob_name(item.name))
+        except FileNotFoundError:
+            return frozenset()
+
     def _is_sound(self, ref: BlobRef) -> bool:
         try:
             self.get(ref)

@@ -65,7 +65,7 @@ def encode_cwd(cwd: str) -> str:
 
 def log_path(root: Path, cwd: str, timestamp: str, session_id: str) -> Path:
     """Where the log of a new session goes."""
-    stamp = re.sub(r"[:.]", "-", timestamp)
+    stamp = re.sub(r"[:./\\]", "-", timestamp)  # from elsewhere it may be anything
     return root / encode_cwd(cwd) / f"{stamp}_{session_id}.jsonl"
 
 

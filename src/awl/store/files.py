@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from awl.index.fulltext import Found, Progress
     from awl.session import Session
     from awl.state import State
+    from awl.store.receiving import Reception
     from awl.store.trash import Trash
 
 __all__ = [
@@ -153,6 +154,32 @@ class Store:
             for info in self.list().sessions
             if info.forked_from and info.forked_from.session_id == session_id
         ]
+
+    def reception(self, *, keep_id: bool = False) -> Reception:
+        """What takes in awl's own files; with `keep_id`, it fails rather than give a new id."""
+        from awl.store.receiving import Reception
+
+        forks: dict[str, Paths] = {}
+        for info in self.list().sessions:
+            if info.forked_from is not None:
+                forks.setdefault(info.forked_from.session_id, []).append(Path(info.path))
+        return Reception(self.root, self.ids(), forks, keep_id=keep_id)
+
+    def take_conversations(self, folder: Path) -> Lines:
+        """Take in the conversations without a log that a backup holds. Returns their ids.
+
+        Raises:
+            AwlError: the backup's, or the ones here, cannot be used.
+        """
+        from awl.store.receiving import conversations_in
+
+        rows, taken = self.catalog.conversations, []
+        known = {*self.ids(), *(one.session_id for one, _ in rows.trashed())}
+        for one in conversations_in(folder):
+            if one.session_id not in known:
+                rows.append(one, one.said)
+                taken.append(one.session_id)
+        return taken
 
     # -- the trash ---------------------------------------------------------------------------------
 

@@ -8,37 +8,31 @@ last newline never changes.
 
 from __future__ import annotations
 
-import os
-import re
 import secrets
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from awl.entries import ForkedFrom, ForkPointEntry, Header
-from awl.errors import NoSuchEntry, NotASession
+from awl.errors import NoSuchEntry
 from awl.log.birth import birth, sweep
-from awl.log.blobs import Blobs, is_blob_name
-from awl.log.file import LogFile, is_locked, last_object, write_all
-from awl.log.line import BadLine, decode, decode_outer, encode, with_fields
+from awl.log.blobs import Blobs
+from awl.log.file import LogFile, is_locked
+from awl.log.line import BadLine, decode_outer, encode
 from awl.log.names import log_path, new_session_id, now
-from awl.log.scan import BLOCK, BOM, read_at, scan
-from awl.replay import check_first_line, read, recovery_notices, replay
+from awl.log.scan import read_at, scan
+from awl.replay import check_first_line, recovery_notices, replay
 from awl.state import LARGEST, State
-
-_REFERENCE: Final = re.compile(rb'"blob":\s*"([0-9a-f]{64})"')
-_LONGEST_REFERENCE: Final = 128
-
-
-class Head(NamedTuple):
-    """How a log begins: its header, the header's line (None where it cannot be read), and where
-    the lines behind it begin."""
-
-    header: Header
-    line: bytes | None
-    end: int
+from awl.store.copying import (
+    blobs_named,
+    complete,
+    copy_bytes,
+    header_line,
+    line_start,
+    open_log,
+    read_head,
+)
 
 
 class Cut(NamedTuple):
@@ -61,8 +55,7 @@ def fork(root: Path, parent: Path, at: int | None) -> tuple[Path, ForkPointEntry
         NotASession: the parent holds nothing that was ever acknowledged.
         OSError: it cannot be read, or the child not be written.
     """
-    fd = os.open(parent, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
-    try:
+    with open_log(parent) as fd:
         head = read_head(fd, parent)
         cut = _whole(fd, parent) if at is None else _at(fd, head.header.id, at)
         header = msgspec.structs.replace(
@@ -74,16 +67,14 @@ def fork(root: Path, parent: Path, at: int | None) -> tuple[Path, ForkPointEntry
         path = _place(root, parent, header, sound=head.line is not None)
         sweep(path.parent)
         with birth(path) as child:
-            child.write(_header_line(head, header))
+            child.write(header_line(head, header))
             copy_bytes(fd, child.fd, head.end, cut.end)
             if not cut.newline and cut.end > head.end:
                 child.write(b"\n")
-            named = None if at is None else blobs_named(fd, cut.end)
-            for blob in blobs_of(parent):
-                if named is None or blob.name in named:
-                    child.adopt(blob)
-    finally:
-        os.close(fd)
+            blobs = Blobs(parent)
+            names = blobs.names()
+            for name in names if at is None or not names else names & blobs_named(fd, cut.end):
+                child.adopt(blobs.directory / name)
     return path, ForkPointEntry(new_session_id=header.id, at=cut.seq), cut
 
 
@@ -110,82 +101,8 @@ def tell(parent: Path, child: ForkPointEntry, cut: Cut) -> list[str]:
         log.close()
 
 
-def read_head(fd: int, path: Path) -> Head:
-    """The beginning of an open log.
-
-    Where its first line is damaged, the header is made of the file's name and what follows.
-
-    Raises:
-        NotASession: nothing is readable, or neither the header nor the name tells an id.
-    """
-    end = first = 0
-    with open(fd, "rb", closefd=False) as file:
-        file.seek(0)
-        for line in file:
-            text = line.removeprefix(BOM) if not end else line
-            end += len(line)
-            try:
-                entry = decode(text)
-            except BadLine:
-                first = first or end
-                continue
-            if isinstance(entry, Header):
-                return Head(entry, text.rstrip(b"\n"), end)
-            state = read(path)
-            assert state.header is not None
-            model = state.active_model
-            header = msgspec.structs.replace(
-                state.header,
-                cwd=state.cwd,
-                provider=model.provider,
-                model=model.model,
-                endpoint=model.endpoint,
-            )
-            return Head(header, None, first)
-    raise NotASession(path, "its only line is incomplete" if end else "it is empty")
-
-
-def copy_bytes(source: int, target: int, start: int, end: int) -> None:
-    """Append bytes [start, end) of an open file to another, in the kernel where it can."""
-    if hasattr(os, "copy_file_range"):
-        try:
-            while start < end and (done := os.copy_file_range(source, target, end - start, start)):
-                start += done
-        except OSError:  # other file systems, or one that knows no such thing
-            pass
-    while start < end and (block := read_at(source, min(BLOCK, end - start), start)):
-        write_all(target, block)
-        start += len(block)
-
-
-def blobs_of(log: Path) -> Iterator[Path]:
-    """The blobs that lie beside a log."""
-    try:
-        with os.scandir(Blobs(log).directory) as found:
-            for item in found:
-                if is_blob_name(item.name) and item.is_file(follow_symlinks=False):
-                    yield Path(item.path)
-    except FileNotFoundError:
-        return
-
-
-def blobs_named(fd: int, end: int, start: int = 0) -> set[str]:
-    """The blobs that bytes [start, end) of a log name."""
-    found: set[str] = set()
-    kept = b""
-    while start < end and (block := read_at(fd, min(BLOCK, end - start), start)):
-        found.update(name.decode() for name in _REFERENCE.findall(kept + block))
-        kept = block[-_LONGEST_REFERENCE:]
-        start += len(block)
-    return found
-
-
 def _whole(fd: int, path: Path) -> Cut:
-    end, newline = last_object(fd)
-    if not newline and is_locked(path):  # a line that is being written
-        end, newline = _line_start(fd, end), True
-    if not end:
-        raise NotASession(path, "its only line is incomplete" if os.fstat(fd).st_size else "empty")
+    end, newline = complete(fd, path)
     found = _last(fd, end, newline)
     if found is not None:
         return Cut(end, newline, found[1], found[0])
@@ -234,7 +151,7 @@ def _last(fd: int, end: int, newline: bool) -> tuple[str, int] | None:
 
     It does where there are as many entries as the seq says: nothing is repeated, nothing lost.
     """
-    start = _line_start(fd, end - newline)
+    start = line_start(fd, end - newline)
     try:
         entry = decode_outer(read_at(fd, end - newline - start, start))
     except BadLine:
@@ -244,19 +161,6 @@ def _last(fd: int, end: int, newline: bool) -> tuple[str, int] | None:
     return (entry.id, entry.seq) if _lines(fd, start) == entry.seq else None
 
 
-def _line_start(fd: int, end: int) -> int:
-    """Where the line begins that ends at a byte, its newline excluded."""
-    step = 1 << 16
-    at = end
-    while at > 0:
-        start = max(0, at - step)
-        cut = read_at(fd, at - start, start).rfind(b"\n")
-        if cut >= 0:
-            return start + cut + 1
-        at, step = start, step * 2
-    return 0
-
-
 def _lines(fd: int, end: int) -> int:
     """How many newlines there are in the first `end` bytes."""
     at = count = 0
@@ -264,14 +168,6 @@ def _lines(fd: int, end: int) -> int:
         count += block.count(b"\n")
         at += len(block)
     return count
-
-
-def _header_line(head: Head, header: Header) -> bytes:
-    if head.line is None:
-        return encode(header)
-    return with_fields(
-        head.line, id=header.id, timestamp=header.timestamp, forkedFrom=header.forked_from
-    )
 
 
 def _place(root: Path, parent: Path, header: Header, *, sound: bool) -> Path:
