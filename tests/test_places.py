@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from awl.conversation import Message, ToolResult, ToolUse, text_message
-from awl.entries import MessageEntry, RewindEntry
+from awl.entries import CondensationEntry, MessageEntry, RewindEntry, Summary
 from awl.errors import AwlError, InvalidTarget
 from awl.places import going_back, labelling, labels, prompts
 from awl.session import Session
@@ -102,6 +102,22 @@ def test_the_label_of_a_prompt_leads_to_before_it(session: Session) -> None:
     assert [one.label for one in prompts(session.state)] == ["start"]
     turn(session, "two")
     assert rewind(session, "start") == "one"
+
+
+def test_going_back_to_behind_a_condensation_brings_back_what_it_replaced(
+    session: Session,
+) -> None:
+    for text in ("one", "two", "three"):
+        turn(session, text)
+    session.append(
+        CondensationEntry(
+            replaced=(1, 4), summary=Summary(session_intent="x"), tokens_before=9, tokens_after=1
+        )
+    )
+    assert "so one" not in sent(session)
+    assert [prompt.text for prompt in prompts(session.state)] == ["three", "two", "one"]
+    assert rewind(session, "2") == "two"
+    assert sent(session) == ["one", "so one"]
 
 
 def test_going_back_into_a_batch_of_tools_gives_what_a_model_takes(session: Session) -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from running import HARMFUL, Awl, assistant, say, user
 
 from awl.conversation import text_message
-from awl.entries import ForkedFrom
+from awl.entries import CondensationEntry, ForkedFrom, Summary
 from awl.index.info import SessionInfo
 from awl.session import Session
 from awl.tree import MOST_ROWS, Node, children_of, drawn, tree
@@ -85,6 +85,22 @@ def test_labels_and_the_leaf_are_marked(session: Session) -> None:
     assert [(label.label, label.entry_id) for label in first.labels] == [("good", one)]
     assert (first.leaf, second.leaf) == (False, True)
     assert (second.entries, second.last_id) == (3, session.leaf_id)
+
+
+def test_condensations_are_shown(session: Session) -> None:
+    turn(session, "one")
+    turn(session, "two")
+    summary = Summary(session_intent="counting")
+    session.append(
+        CondensationEntry(replaced=(1, 2), summary=summary, tokens_before=9, tokens_after=1)
+    )
+    turn(session, "three")
+    assert shape(tree(session.state)) == [
+        (0, "one"),
+        (0, "two"),
+        (0, "condensed 1-2: counting"),
+        (0, "three"),
+    ]
 
 
 def test_forks_hang_where_they_were_made(session: Session) -> None:

@@ -347,7 +347,8 @@ class App:
         self._check_log()
         if not self.session.kept:
             raise AwlError("nothing of this conversation is kept: there is no log to condense")
-        return str(await self.agent.compact())
+        with self._busy("the conversation is being condensed"):
+            return str(await self.agent.compact())
 
     async def close(self) -> None:
         """Let go of the model and of the background work. The session stays open."""
