@@ -21,7 +21,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from running import JSON, Awl, kind, say, texts, user
 
-from awl.app import App, Wanted, begin
+from awl.app import App, begin
+from awl.beginning import Wanted
 from awl.commands import Wish
 from awl.config import load
 from awl.conversation import text_message
@@ -63,7 +64,7 @@ class Scene:
 async def running(
     awl: Awl, resume: Path | Logless | None = None, **wanted: Any
 ) -> AsyncIterator[Scene]:
-    with patch("awl.app.connect", lambda settings, environ: Playing(settings)):
+    with patch("awl.beginning.connect", lambda settings, environ: Playing(settings)):
         wish = Wanted(cwd=str(awl.work), **wanted)
         app = begin(load(awl.env), awl.env, wish, approve=None, resume=resume)
         try:
@@ -409,7 +410,7 @@ def test_awl_may_end_while_a_swap_is_given_up(awl: Awl, there: Path) -> None:
 
     async def scenario() -> None:
         async with running(awl) as scene:
-            with patch("awl.app.Session.open", slowly):
+            with patch("awl.beginning.Session.open", slowly):
                 swap = asyncio.ensure_future(scene.app.resume(OTHER, Wish()))
                 while not scene.told:
                     await asyncio.sleep(0)

@@ -12,7 +12,8 @@ from pathlib import Path
 import msgspec
 
 from awl.agent import Approval
-from awl.app import App, Wanted, begin
+from awl.app import App, begin
+from awl.beginning import Wanted
 from awl.config import Config, sessions_dir
 from awl.conversation import ToolUse
 from awl.entries import EndReason

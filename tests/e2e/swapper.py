@@ -11,7 +11,8 @@ import random
 import sys
 from pathlib import Path
 
-from awl.app import Wanted, begin
+from awl.app import begin
+from awl.beginning import Wanted
 from awl.commands import Wish
 from awl.config import load
 from awl.errors import AwlError

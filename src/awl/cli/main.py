@@ -105,7 +105,7 @@ def cli(
     if no_session and (resume is not None or fork is not None):
         wrong = "--resume" if fork is None else "--fork"
         raise click.UsageError(f"--no-session keeps nothing: it does not go with {wrong}")
-    from awl.app import Wanted
+    from awl.beginning import Wanted
 
     wanted = Wanted(
         provider=provider,

@@ -264,7 +264,7 @@ def resume(session_id: str, print_only: bool) -> None:
       awl sessions resume 019dc5ba --print | jq -c .type
     """
     from awl import show as shown
-    from awl.app import Wanted
+    from awl.beginning import Wanted
 
     if not print_only:
         click.get_current_context().exit(talk(Wanted(), session_id, None, "text", yes=False))

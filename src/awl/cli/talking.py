@@ -13,7 +13,7 @@ from awl.cli.common import here, load_config, say, say_all
 from awl.errors import AwlError
 
 if TYPE_CHECKING:
-    from awl.app import Wanted
+    from awl.beginning import Wanted
     from awl.config import Config
     from awl.index.conversations import Logless
 
@@ -42,7 +42,7 @@ def talk(
     if text is None and not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise AwlError("a conversation needs a terminal: for one turn, say awl -p TEXT")
     if isinstance(resume, Copy) and found is not None:
-        from awl.app import forked
+        from awl.beginning import forked
 
         found = forked(config, os.environ, wanted, found, resume.at)
     if text is not None:
@@ -52,7 +52,7 @@ def talk(
 
 def _found(config: Config, wanted: Wanted, named: str | Copy) -> Path | Logless | None:
     """What to go on with; None, said aloud, when this directory has none yet."""
-    from awl.app import open_store
+    from awl.beginning import open_store
 
     store = open_store(config, os.environ)
     query = named.session if isinstance(named, Copy) else named

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from awl.app import named_model
+from awl.beginning import named_model
 from awl.config import Config, ProviderSettings
 from awl.errors import ConfigError
 
