@@ -44,7 +44,7 @@ from awl.log.scan import Damage, Line, read_at
 from awl.replay import UnknownDirectory
 from awl.session import new_header
 from awl.state import LARGEST, State
-from awl.store.fork import copy_bytes
+from awl.store.copying import copy_bytes
 
 _STEP: Final = 1 << 24
 _LONGEST_HEADER: Final = 1 << 16
