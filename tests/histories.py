@@ -269,12 +269,14 @@ class Story:
             found = cuts(state, size(state, self.session.active_model))
             if found:
                 cut = found[n // 2 % len(found)]
-                self.append(_condensation(cut.lo, cut.hi, text))
+                earlier = [state.seqs[position] for _, _, position in state.condensed]
+                absorbs = tuple(earlier) if n // 50 % 2 else ()
+                self.append(_condensation(cut.lo, cut.hi, text, absorbs))
             return
         last = state.next_seq
         lo = 1 + n // 2 % last
         with patch.object(Session, "_check_targets"):
-            self.append(_condensation(lo, lo + n // 100 % last, text))
+            self.append(_condensation(lo, lo + n // 100 % last, text, (n // 3 % last,)))
 
     def _compact(self, n: int, text: str) -> None:
         """What awl would clear, or anything."""
@@ -352,9 +354,10 @@ def _result_entry(use: ToolUse, text: str) -> ToolResultEntry:
     )
 
 
-def _condensation(lo: int, hi: int, text: str) -> CondensationEntry:
+def _condensation(lo: int, hi: int, text: str, absorbs: tuple[int, ...]) -> CondensationEntry:
     return CondensationEntry(
         replaced=(lo, hi),
+        absorbs=absorbs,
         summary=Summary(session_intent=text, next_steps=("go on",)),
         tokens_before=100,
         tokens_after=10,

@@ -14,7 +14,7 @@ from acting import Stage
 from histories import facts
 from running import JSON, call, kind, say
 
-from awl.condense import LlmCondenser, Progress
+from awl.condense import Condensation, Condenser, LlmCondenser, Progress
 from awl.config import Condense
 from awl.conversation import Message, ModelRef, ToolUse, text_message
 from awl.entries import (
@@ -58,8 +58,9 @@ def summarising(*steps: JSON) -> JSON:
 GOOD = summarising(SUMMARY, USAGE)
 
 
-def settings(**more: Any) -> Fitting:
-    return Fitting(Condense(**{"keep_recent": 2, **more}))
+def settings(condenser: Condenser | None = None, **more: Any) -> Fitting:
+    made: dict[str, Any] = {} if condenser is None else {"condenser": lambda own: condenser}
+    return Fitting(Condense(**{"keep_recent": 2, **more}), **made)
 
 
 TURNS: tuple[Any, ...] = ([say(f"Here: {LONG}", chunk=5000)], {"loop": True})
@@ -401,14 +402,64 @@ def test_what_a_server_adds_to_each_request_does_not_make_it_condense_for_ever(
     assert told_too_large(stage)
 
 
-def test_summaries_that_are_as_long_as_the_past_end_it_soon(stage: Stage) -> None:
-    form = {**FORM, "decisions_made": [f"{n}: {'word ' * 90}" for n in range(30)]}
+def test_summaries_that_take_too_much_are_told_anew_so_that_it_can_go_on_for_ever(
+    stage: Stage,
+) -> None:
+    form = {**FORM, "decisions_made": [f"{n}: {'word ' * 60}" for n in range(10)]}
     long_winded = summarising({"toolUse": {"name": "record_summary", "input": form}})
     stage.set(long_winded, *TURNS, window=8000, fitting=settings(), tools=())
-    stage.prompt(*(f"prompt {n}: {LONG}" for n in range(12)))
-    assert 1 <= len(condensations(stage)) <= 2
-    assert told_too_large(stage)
-    assert stage.ended.stop_reason == "stop"
+    stage.prompt(*(f"prompt {n}: {LONG}" for n in range(40)))
+    found = condensations(stage)
+    assert {event.stop_reason for event in stage.seen(TurnEnded)} == {"stop"}
+    assert not told_too_large(stage)
+    assert all(entry["tokensAfter"] < LIMIT for entry in found)
+    assert any("absorbs" in entry for entry in found)
+    state = read(stage.session.path)
+    assert len([item for item in state.items if item.kind == "summary"]) <= 2
+    assert len(state.condensed) == len(found)
+    assert state.condensed[0][0] == 1
+    assert not state.all_findings
+    assert facts(state) == facts(stage.session.state)
+    shown = [item for item in history(state) if item.kind == "divider"]
+    assert len(shown) == len(found)  # people see all of them
+
+
+class Counting:
+    """A condenser of somebody else's that keeps what it read, and numbers its summaries."""
+
+    def __init__(self) -> None:
+        self.read: list[list[Item]] = []
+
+    async def condense(
+        self, past: Sequence[Item], progress: Progress | None = None
+    ) -> Condensation:
+        self.read.append([*past])
+        number = len(self.read)
+        summary = Summary(
+            session_intent=f"summary {number}",
+            files_modified=(f"{number}.txt",),
+            next_steps=("go on",),
+        )
+        return Condensation(summary, "elsewhere", "m")
+
+
+def test_what_absorbs_earlier_summaries_has_read_them(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("awl.fitting.SUMMARIES", 0.0)
+    counting = Counting()
+    stage.set(*TURNS, window=8000, fitting=settings(condenser=counting), tools=())
+    for n in range(3):
+        stage.prompt(f"one {n}: {LONG}", f"two {n}: {LONG}")
+        stage.play(stage.agent.compact())
+    one, two, three = condensations(stage)
+    assert "absorbs" not in one and "absorbs" not in two
+    assert three["absorbs"] == [one["seq"], two["seq"]]
+    assert three["summary"]["filesModified"] == ["1.txt", "2.txt", "3.txt"]
+    assert [item.kind for item in counting.read[2]][:3] == ["summary", "summary", "message"]
+    told = [item.message.text for item in stage.session.state.items if item.kind == "summary"]
+    assert len(told) == 1 and "summary 3" in told[0]
+    assert not read(stage.session.path).all_findings
 
 
 # -- a model that refuses --------------------------------------------------------------------------

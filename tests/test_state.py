@@ -341,6 +341,32 @@ def test_a_range_that_overlaps_or_covers_nothing_is_ignored_and_reported(
     assert why in state.all_findings[0].text
 
 
+def test_a_summary_that_a_later_one_absorbs_is_not_told_beside_it() -> None:
+    log = condensed()
+    log.condensed(2, 3, "first")  # 6
+    log.condensed(4, 5, "both", absorbs=[6])  # 7
+    (summary,) = (item for item in log.state().items if item.kind == "summary")
+    assert "both" in summary.message.text
+    assert [found[:2] for found in log.state().condensed] == [(2, 3), (4, 5)]
+    assert not log.state().all_findings
+    log.add("rewind", parentId="e6")
+    (summary,) = (item for item in log.state().items if item.kind == "summary")
+    assert "first" in summary.message.text
+
+
+@pytest.mark.parametrize(
+    ("replaced", "absorbs"), [((4, 5), [99, 2, -1]), ((6, 6), [6]), ((2, 3), [6])]
+)
+def test_a_summary_is_absorbed_only_by_one_that_stands_in_the_conversation(
+    replaced: tuple[int, int], absorbs: list[int]
+) -> None:
+    log = condensed()
+    log.condensed(2, 3, "first")  # 6
+    log.condensed(*replaced, "other", absorbs=absorbs)
+    summaries = [item.message.text for item in log.state().items if item.kind == "summary"]
+    assert any("first" in text for text in summaries)
+
+
 def test_a_condensation_off_the_path_does_nothing() -> None:
     log = condensed()
     log.condensed(2, 3, "gone")

@@ -148,12 +148,12 @@ def test_a_rewind_goes_back_to_the_count_there() -> None:
 
 
 def test_what_a_tokenizer_does_otherwise_is_a_factor_and_what_a_server_adds_stays() -> None:
-    exact = Size(1000, 1000, ())
+    exact = Size(1000, 1000, (), ())
     assert exact.real(400) == 400
-    assert Size(1300, 1000, ()).real(500) == 650
-    assert Size(6000, 1000, ()).real(0) == 4500
-    assert Size(0, 0, ()).real(0) == 0
-    assert Size(100, 1000, ()).real(0) == 0
+    assert Size(1300, 1000, (), ()).real(500) == 650
+    assert Size(6000, 1000, (), ()).real(0) == 4500
+    assert Size(0, 0, (), ()).real(0) == 0
+    assert Size(100, 1000, (), ()).real(0) == 0
 
 
 @examples(80)

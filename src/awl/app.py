@@ -377,15 +377,22 @@ def begin(
 
 
 async def condense(
-    config: Config, environ: Mapping[str, str], path: Path, progress: Progress | None = None
+    config: Config,
+    environ: Mapping[str, str],
+    path: Path,
+    tell: Callable[[str], None],
+    progress: Progress | None = None,
 ) -> str:
-    """Condense a session that nobody talks in; what that came to, in one line.
+    """Condense a session that nobody talks in; what that came to, in one line. `tell` is told what
+    a person should know of opening it.
 
     Raises:
         AwlError: nothing was changed; the message says why.
     """
     session = Session.open(path)
     try:
+        for notice in session.notices:
+            tell(notice)
         provider = connect(restored_model(config, environ, Wanted(), session.active_model), environ)
         try:
             done = await configured(config, environ).compact(session, provider, progress=progress)

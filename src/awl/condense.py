@@ -202,9 +202,15 @@ class LlmCondenser:
         return str(self._provider.ref)
 
 
-def with_facts(summary: Summary, past: Sequence[Item], request: str | None) -> Summary:
-    """A summary and what the log itself knows: the files that tools changed; the request that is
-    being worked on; and, if the model found only a few words, what the user asked."""
+def with_facts(
+    summary: Summary,
+    past: Sequence[Item],
+    request: str | None = None,
+    absorbed: Sequence[Summary] = (),
+) -> Summary:
+    """A summary and what the log itself knows: the files that tools changed, also by the summaries
+    that this one absorbs; the request that is being worked on; and, if the model found only a few
+    words, what the user asked."""
     intent = [summary.session_intent]
     asked = [item.message.text for item in past if is_prompt(item.message)]
     if not (summary.decisions_made or summary.open_questions or summary.next_steps) and asked:
@@ -216,7 +222,13 @@ def with_facts(summary: Summary, past: Sequence[Item], request: str | None) -> S
     return msgspec.structs.replace(
         summary,
         session_intent="\n\n".join(intent),
-        files_modified=lines((*_changed_files(past), *summary.files_modified)),
+        files_modified=lines(
+            (
+                *(path for one in absorbed for path in one.files_modified),
+                *_changed_files(past),
+                *summary.files_modified,
+            )
+        ),
     )
 
 

@@ -196,9 +196,14 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=Fals
 
 
 class CondensationEntry(EntryBase, frozen=True, kw_only=True, tag="condensation"):
-    """The entries with seqs `replaced` (inclusive) are sent as this summary from here on."""
+    """The entries with seqs `replaced` (inclusive) are sent as this summary from here on.
+
+    `absorbs` are the seqs of earlier condensations whose summaries are told in this one, too, and
+    are not sent beside it.
+    """
 
     replaced: tuple[int, int]
+    absorbs: tuple[int, ...] = ()
     summary: Summary
     tokens_before: int
     tokens_after: int

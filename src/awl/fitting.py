@@ -31,6 +31,9 @@ not happen again at once."""
 WORTH: Final = 0.1
 """The part of the limit that pruning or condensing must free to be worth it."""
 
+SUMMARIES: Final = 0.2
+"""The part of the limit that summaries may take together."""
+
 LONGEST_SUMMARY: Final = 2_000
 """Tokens that a summary is expected to take at most."""
 
@@ -121,10 +124,10 @@ class Fitting:
             NotSaved: the summary could not be logged.
         """
         case = self._case(session, provider, tools)
-        cut = self._cut(session.state, case, "asked")
-        if not isinstance(cut, Cut):
-            raise CannotCondense(cut)
-        return await self._carry_out(session, provider, case.size, cut, progress)
+        plan = self._plan(session.state, case, "asked")
+        if not isinstance(plan, _Plan):
+            raise CannotCondense(plan)
+        return await self._carry_out(session, provider, plan, progress)
 
     # -- deciding ----------------------------------------------------------------------------------
 
@@ -147,8 +150,19 @@ class Fitting:
         since = 0 if last is None else state.ends[last]
         return state.ends[-1] - since > self._max_log_bytes
 
-    def _cut(self, state: State, case: _Case, reason: Reason) -> Cut | str:
-        """Where to cut; else why not, empty if nobody need know."""
+    def _plan(self, state: State, case: _Case, reason: Reason) -> _Plan | str:
+        """What to condense; else why nothing is, empty if nobody need know.
+
+        Earlier summaries are told anew where there is no room for them beside the new one.
+        """
+        plan = self._cut(state, case, reason)
+        fits = isinstance(plan, _Plan) and case.within_limit(plan.cut)
+        if fits or case.absorbs or not case.size.summaries:
+            return plan
+        again = self._cut(state, msgspec.structs.replace(case, absorb=True), reason)
+        return again if isinstance(again, _Plan) else plan
+
+    def _cut(self, state: State, case: _Case, reason: Reason) -> _Plan | str:
         found = cuts(state, case.size)
         keep = self._settings.keep_recent
         if reason == "asked" and not any(cut.kept >= keep for cut in found):
@@ -165,7 +179,7 @@ class Fitting:
         if reason == "over" and case.cannot_fit(cut, futile=_was_futile(state, case.limits)):
             why = f"condensed, it would still take {case.left(cut):,}"
             return case.too_large(why)
-        return cut if case.is_worth(cut, reason) else ""
+        return _Plan(case, cut) if case.is_worth(cut, reason) else ""
 
     # -- doing -------------------------------------------------------------------------------------
 
@@ -194,15 +208,15 @@ class Fitting:
         turn = (session.id, session.state.turn)
         if self._given_up == turn and reason != "refused":
             return
-        cut = self._cut(session.state, case, reason)
-        if not isinstance(cut, Cut):
-            if cut and reason == "over":
+        plan = self._plan(session.state, case, reason)
+        if not isinstance(plan, _Plan):
+            if plan and reason == "over":
                 self._given_up = turn
-                yield Notice(cut)
+                yield Notice(plan)
             return
-        yield Condensing(cut.entries, case.size.total)
+        yield Condensing(plan.cut.entries, case.size.total)
         try:
-            work = self._carry_out(session, provider, case.size, cut, None)
+            work = self._carry_out(session, provider, plan, None)
             done = await _unless(cancelled, work)
         except CannotCondense as error:
             self._given_up = turn
@@ -219,20 +233,23 @@ class Fitting:
         self,
         session: Session,
         provider: Provider,
-        now: Size,
-        cut: Cut,
+        plan: _Plan,
         progress: Progress | None,
     ) -> Condensed:
-        past = cut.replaced(now)
+        state, case, cut, now = session.state, plan.case, plan.cut, plan.case.size
+        absorbed = [state.body(item.position) for item in case.absorbs]
+        past = [*case.absorbs, *cut.replaced(now)]
         made = await self._summary(provider, past, progress)
-        request = None
-        if not cut.edge:  # the model goes on with a request that it must not know by hearsay
-            prompts = [item.message.text for item in past if is_prompt(item.message)]
-            request = prompts[-1] if prompts else None
-        summary = with_facts(made.summary, past, request)
-        after = now.real(now.fixed + cut.left + of_text(summary_text(summary)))
+        summary = with_facts(
+            made.summary,
+            past,
+            request=_request_under_way(state, cut, past),
+            absorbed=[one.summary for one in absorbed if isinstance(one, CondensationEntry)],
+        )
+        after = now.real(case.stays(cut) + of_text(summary_text(summary)))
         entry = CondensationEntry(
             replaced=(cut.lo, cut.hi),
+            absorbs=tuple(one.seq for one in case.absorbs),
             summary=summary,
             tokens_before=now.total,
             tokens_after=after,
@@ -257,6 +274,13 @@ class Fitting:
             raise CannotCondense(f"{type(error).__name__}: {error}") from error
 
 
+class _Plan(msgspec.Struct, frozen=True):
+    """A condensation that is worth its request, and the case that it is made for."""
+
+    case: _Case
+    cut: Cut
+
+
 def configured(config: Config, environ: Mapping[str, str]) -> Fitting:
     """What makes room in conversations as the settings say."""
     settings = config.session.condense
@@ -276,6 +300,7 @@ class _Case(msgspec.Struct, frozen=True):
 
     size: Size
     limits: Budget | None
+    absorb: bool = False
 
     @property
     def over(self) -> bool:
@@ -290,10 +315,32 @@ class _Case(msgspec.Struct, frozen=True):
     def is_small(self) -> bool:
         return self.limits is None or self.size.total <= self.limits.limit * WORTH
 
+    @property
+    def absorbs(self) -> list[Item]:
+        """The summaries that the next one is to tell anew, because there are too many: or else they
+        would in the end be all that the model is sent."""
+        most = self.limits.limit * SUMMARIES if self.limits else 2 * LONGEST_SUMMARY
+        found = self.size.summaries
+        too_many = len(found) > 1 and sum(tokens for _, tokens in found) > most
+        return [item for item, _ in found] if too_many or self.absorb else []
+
+    def stays(self, cut: Cut) -> int:
+        """An estimate of what stays beside the new summary."""
+        summaries = 0 if self.absorbs else sum(tokens for _, tokens in self.size.summaries)
+        return self.size.fixed + summaries + cut.left
+
     def left(self, cut: Cut) -> int:
         """What the request would hold, with a summary in the place of what lies before the cut."""
-        summary = min(LONGEST_SUMMARY, self.limits.limit // 8) if self.limits else LONGEST_SUMMARY
-        return self.size.real(self.size.fixed + cut.left) + summary
+        return self.size.real(self.stays(cut)) + self.summary
+
+    @property
+    def summary(self) -> int:
+        """What the next summary is expected to take: not less than the last one did."""
+        most = min(LONGEST_SUMMARY, self.limits.limit // 8) if self.limits else LONGEST_SUMMARY
+        return max([most, *(tokens for _, tokens in self.size.summaries[-1:])])
+
+    def within_limit(self, cut: Cut) -> bool:
+        return self.limits is None or self.left(cut) <= self.limits.limit
 
     def fits(self, cut: Cut, keep: int, *, refused: bool) -> bool:
         """Whether it is enough. What keeps less than it should is to make room for more."""
@@ -356,6 +403,19 @@ def carried(state: State, prompt: int) -> list[Entry]:
             )
             found.append(again)
     return found
+
+
+def _request_under_way(state: State, cut: Cut, past: Sequence[Item]) -> str | None:
+    """What the user asked for, if the cut lies within that turn and no other summary has it: the
+    model goes on with it, and must not know it by hearsay."""
+    if cut.edge:
+        return None
+    for position in reversed(state.path):
+        entry = state.body(position) if state.seqs[position] <= cut.hi else None
+        if isinstance(entry, MessageEntry) and is_prompt(entry.message.said()):
+            told = cut.lo > state.seqs[position] and not any(i.kind == "summary" for i in past)
+            return None if told else entry.message.said().text
+    return None
 
 
 def _last_condensation(state: State) -> int | None:

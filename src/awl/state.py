@@ -156,7 +156,8 @@ class _Path:
     """What the entries from the root to the leaf fold into.
 
     `asked` is the active model; `submitted` whom the last user message went to, which is whom an
-    answer belongs to. `ranges` are the accepted condensations: lo, hi and the entry's position.
+    answer belongs to. `ranges` are the accepted condensations: lo, hi and the entry's position;
+    `placed` those whose summary stands in its place, and `absorbed` those that have none any more.
     """
 
     positions: list[int] = field(default_factory=list)
@@ -170,6 +171,7 @@ class _Path:
     cleared: set[int] = field(default_factory=set)
     ranges: list[tuple[int, int, int]] = field(default_factory=list)
     placed: set[int] = field(default_factory=set)
+    absorbed: set[int] = field(default_factory=set)
     findings: list[Finding] = field(default_factory=list)
 
 
@@ -397,8 +399,25 @@ class State:
                 line = self.lines[position]
                 path.findings.append(Finding(line, f"condensation of {lo}-{hi} {wrong}: ignored"))
             else:
+                if entry.absorbs and self._will_stand(path, lo, hi):
+                    earlier = {self.seqs[at]: at for _, _, at in path.ranges}
+                    path.absorbed.update(earlier[seq] for seq in entry.absorbs if seq in earlier)
                 path.ranges.append((lo, hi, position))
         path.ranges.sort()
+
+    def _will_stand(self, path: _Path, lo: int, hi: int) -> bool:
+        """Whether there is something in a range in whose place its summary stands."""
+        return any(
+            lo <= self.seqs[position] <= hi and self._can_be_replaced(position)
+            for position in path.positions
+        )
+
+    def _can_be_replaced(self, position: int) -> bool:
+        """System text and other summaries stay where they are."""
+        entry = self.entries[position]
+        if isinstance(entry, CondensationEntry):
+            return False
+        return entry_type(entry) != "message" or _logged(entry).role != "system"
 
     def range_faults(self, ranges: Sequence[tuple[int, int]], after: int) -> list[str | None]:
         """Why condensations that follow the entry at position `after`, one after another, cannot
@@ -475,7 +494,7 @@ class State:
             if role == "user":
                 path.asked = path.submitted = _asked(path.asked, entry)
             self._end_partials(path, role)
-        if condensation not in path.placed:
+        if condensation not in path.placed and condensation not in path.absorbed:
             path.placed.add(condensation)
             summary = cast(CondensationEntry, self.entries[condensation]).summary
             message = text_message("system", summary_text(summary))

@@ -38,18 +38,19 @@ _AROUND: Final = 4
 class Size(msgspec.Struct, frozen=True):
     """What the next request holds.
 
-    `total` is the best that is known. The rest are estimates: `fixed` of what a condensation cannot
-    replace (tools, system text, summaries), `messages` of each message that it can.
+    `total` is the best that is known. The rest are estimates: `fixed` of what always stays (tools
+    and system text), `summaries` and `messages` of each of those.
     """
 
     total: int
     fixed: int
+    summaries: tuple[tuple[Item, int], ...]
     messages: tuple[tuple[Item, int], ...]
 
     @property
     def whole(self) -> int:
         """The estimate of all of it."""
-        return self.fixed + sum(tokens for _, tokens in self.messages)
+        return self.fixed + sum(tokens for _, tokens in (*self.summaries, *self.messages))
 
     def real(self, estimate: int) -> int:
         """What a request is likely to hold of which only this much is left, by estimate.
@@ -65,19 +66,19 @@ def size(state: State, target: ModelRef, tools: Sequence[ToolSpec] = ()) -> Size
     """The size of the request that would go to `target` now."""
     cleared = state.cleared
     system = 0
-    fixed = sum(map(_of_tool, tools))
-    messages = []
+    summaries, messages = [], []
     for item in state.items:
         if is_system(item):
             system = of_text(item.message.text)  # the last one is in force
         elif item.kind == "summary":
-            fixed += of_text(item.message.text)
+            summaries.append((item, of_text(item.message.text)))
         else:
             messages.append((item, of_item(item, cleared, target)))
-    fixed += system
+    fixed = system + sum(map(_of_tool, tools))
+    estimate = Size(0, fixed, tuple(summaries), tuple(messages))
     told = _told(state, target)
     if told is None:
-        return Size(fixed + sum(tokens for _, tokens in messages), fixed, tuple(messages))
+        return msgspec.structs.replace(estimate, total=estimate.whole)
     total, position, cleared_since = told
     for item in state.items:
         if is_system(item) and item.position > position:
@@ -87,7 +88,7 @@ def size(state: State, target: ModelRef, tools: Sequence[ToolSpec] = ()) -> Size
             total += tokens
         elif cleared_since:
             total -= of_item(item, cleared - cleared_since, target) - tokens
-    return Size(max(total, 0), fixed, tuple(messages))
+    return msgspec.structs.replace(estimate, total=max(total, 0))
 
 
 def is_system(item: Item) -> bool:

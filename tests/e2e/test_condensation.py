@@ -56,6 +56,17 @@ def past(awl: Awl, turns: int = 6) -> Path:
     return awl.write_log(*entries)
 
 
+def at_the_stand_in(awl: Awl, server: StandIn) -> bytes:
+    """A session with a model at the stand-in; what its log holds."""
+    configure(awl, server, first="claude")
+    awl.config.write_text("[session.condense]\nkeep_recent = 2\n" + awl.config.read_text())
+    change = {"provider": "claude", "model": "claude-1", "endpoint": server.anthropic_url}
+    entries: list[JSON] = [{"type": "modelChange", **change}]
+    for n in range(6):
+        entries += [user(f"{n}: {LONG}", provider="claude", model="claude-1"), assistant(LONG)]
+    return awl.write_log(*entries).read_bytes()
+
+
 def condensations(awl: Awl) -> list[JSON]:
     return [entry for entry in awl.entries() if entry["type"] == "condensation"]
 
@@ -144,6 +155,19 @@ def test_an_open_session_is_not_condensed_from_elsewhere(awl: Awl) -> None:
         until(lambda: awl.logs and "partial" in awl.log.read_text(), "a partial")
         done = awl("sessions", "condense", awl.id, code=1)
         assert f"process {process.pid}" in done.err
+
+
+def test_ctrl_c_ends_it_and_no_byte_is_changed(awl: Awl, server: StandIn) -> None:
+    before = at_the_stand_in(awl, server)
+    server.plays([Say("The word"), Hold()])
+    with awl.started("sessions", "condense", "019dc5ba") as process:
+        until(server.holding.is_set, "the request")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(LIMIT) == 130
+        assert process.stderr is not None
+        assert process.stderr.read().strip() == b""
+    assert awl.log.read_bytes() == before
+    assert server.hung_up.wait(LIMIT)
 
 
 # -- by itself -------------------------------------------------------------------------------------
@@ -267,26 +291,13 @@ def check_whole_or_absent(awl: Awl, before: bytes) -> bool:
 
 
 def test_killed_while_the_model_summarises_nothing_is_changed(awl: Awl, server: StandIn) -> None:
-    configure(awl, server, first="claude")
-    awl.config.write_text("[session.condense]\nkeep_recent = 2\n" + awl.config.read_text())
-    entries: list[JSON] = []
-    for n in range(6):
-        entries += [user(f"{n}: {LONG}", provider="claude", model="claude-1"), assistant(LONG)]
-    before = awl.write_log(*entries).read_bytes()
-    # The header of logs made by hand names another provider; the user messages name this one.
-    text = before.replace(
-        b'"provider": "play", "model": "scripted"}\n',
-        b'"provider": "claude", "model": "claude-1", "endpoint": "%s"}\n'
-        % server.anthropic_url.encode(),
-        1,
-    )
-    awl.log.write_bytes(text)
+    before = at_the_stand_in(awl, server)
     server.plays([Say("The word"), Hold()])
     with awl.started("sessions", "condense", "019dc5ba") as process:
         until(server.holding.is_set, "the request")
         process.kill()
         process.wait(LIMIT)
-    assert not check_whole_or_absent(awl, text)
+    assert not check_whole_or_absent(awl, before)
     server.plays([Say("Yes.")])
     assert awl("--resume", "-p", "still there?").out == "Yes.\n"
 

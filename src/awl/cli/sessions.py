@@ -169,7 +169,7 @@ def condense(session_id: str) -> None:
     from awl import app
 
     path = resolved(open_store(), session_id)
-    working = app.condense(load_config(None), os.environ, path, _show_part)
+    working = app.condense(load_config(None), os.environ, path, say, _show_part)
     try:
         done = asyncio.run(working)
     finally:

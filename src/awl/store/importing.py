@@ -349,7 +349,8 @@ def with_seqs(entry: Entry, seq_of: Callable[[int], int]) -> Entry:
     """An entry with the seqs of those that it names by number."""
     if isinstance(entry, CondensationEntry):
         lo, hi = entry.replaced
-        return msgspec.structs.replace(entry, replaced=(seq_of(lo), seq_of(hi)))
+        absorbs = tuple(map(seq_of, entry.absorbs))
+        return msgspec.structs.replace(entry, replaced=(seq_of(lo), seq_of(hi)), absorbs=absorbs)
     if isinstance(entry, CompactionEntry):
         return msgspec.structs.replace(entry, cleared=tuple(map(seq_of, entry.cleared)))
     if isinstance(entry, ForkPointEntry):
