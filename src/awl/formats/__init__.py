@@ -31,6 +31,8 @@ _MODULES: Final = {
     "gemini-cli": "gemini_cli",
     "html": "html",
     "markdown": "markdown",
+    "opencode": "opencode",
+    "openai": "openai",
     "pi": "pi",
     "qwen-code": "qwen_code",
     "zeph": "zeph",

@@ -31,6 +31,7 @@ class Document:
     """A JSON file and the elements of its array.
 
     Attributes:
+        array: the member that holds the elements; None if the root does.
         members: the other members of the root, as far as they were read. Those behind the array are
             there when its elements were walked.
         at: how many bytes were read.
@@ -41,7 +42,7 @@ class Document:
         self.path = path
         self.members: dict[str, bytes] = {}
         self.at = 0
-        self._array = array
+        self.array = array
         self._report = report
 
     def elements(self) -> Iterator[bytes]:
@@ -66,23 +67,23 @@ class Document:
         """The elements of a sound file."""
         data = data.removeprefix(BOM)
         try:
-            if self._array is None:
+            if self.array is None:
                 return list(map(bytes, _elements(data)))
             members = _members(data)
-            array = members.pop(self._array, msgspec.Raw(b"[]"))
+            array = members.pop(self.array, msgspec.Raw(b"[]"))
             self.members = {name: bytes(value) for name, value in members.items()}
             return list(map(bytes, _elements(array)))
         except Exception:  # whatever this decoder says, the pieces have the last word
             return None
 
     def _piecewise(self, pieces: _Pieces) -> Iterator[bytes]:
-        if self._array is None:
+        if self.array is None:
             yield from self._items(pieces)
             return
         pieces.take(b"{")
         while pieces.next() != b"}":
             name = _text(pieces.value())
-            if name == self._array and pieces.next() == b"[":
+            if name == self.array and pieces.next() == b"[":
                 yield from self._items(pieces)
             else:
                 self.members[name] = pieces.value()

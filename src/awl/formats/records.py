@@ -163,9 +163,15 @@ class Records(Generic[T]):
             self.lines.bad(why_bad(line))
 
 
-def kept(line: bytes) -> msgspec.Raw:
-    """The object on a line, to be kept as it is."""
-    return msgspec.Raw(line.strip())
+def kept(value: bytes) -> msgspec.Raw:
+    """A JSON value, to be kept as it is on one line."""
+    value = value.strip()
+    if b"\n" in value:
+        try:
+            value = msgspec.json.format(value, indent=-1)
+        except msgspec.MsgspecError:
+            value = msgspec.json.encode(lenient(value))
+    return msgspec.Raw(value)
 
 
 def json_text(value: msgspec.Raw) -> str:

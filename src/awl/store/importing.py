@@ -213,7 +213,9 @@ class Importer:
                 start = os.fstat(log.fd).st_size
                 first = _record(job, facts)
                 log.write(encode(first))
-                for lines in _lines(Strung(found.entries, first.id, 1, [1]), tally):
+                for lines in _lines(
+                    Strung(found.entries, first.id, 1, [1], time=header.timestamp), tally
+                ):
                     log.write(lines)
                 if not tally.messages:
                     raise _Empty
@@ -256,7 +258,7 @@ class Importer:
             return Brought(found.facts, "grown", tally, found.report, session_id, path)
         state, _ = replay(log.fd, path, log.recovery.lost_lines, lazily=True)
         parent, seq = state.leaf_id or "", state.next_seq - 1
-        strung = Strung(rest, parent, seq, compared.places, compared.extra)
+        strung = Strung(rest, parent, seq, compared.places, compared.extra, state.updated)
         if compared.closed:
             name = Chain(found.facts.source_id).passing_id("back", compared.number)
             strung.extra.insert(0, RewindEntry(id=name, parent_id=compared.last, timestamp=now()))
@@ -298,7 +300,8 @@ class Strung:
 
     `parent` and `seq` are those of the entry before the first, and after that of the last one that
     was given. `places` are the seqs of the entries that came before from the same source, the
-    `import` entry's first. `extra` come first and have no number among them.
+    `import` entry's first. `extra` come first and have no number among them. `time` is that
+    of entries which have none.
     """
 
     def __init__(
@@ -308,13 +311,14 @@ class Strung:
         seq: int,
         places: list[int],
         extra: Sequence[Entry] = (),
+        time: str = "",
     ) -> None:
         self.parent = parent
         self.seq = seq
         self._entries = entries
         self.extra = list(extra)
         self._places = places
-        self._time = ""
+        self._time = time
 
     def __iter__(self) -> Iterator[Entry]:
         for entry in self.extra:

@@ -1,0 +1,394 @@
+"""Messages as OpenAI's Chat Completions API has them: an array in a JSON file, bare or as the
+member `messages` of an object (a request's body), or one message a line.
+
+system, developer  instructions; the last one counts.
+user               content is a text, or parts: text, image_url (kept where it is a data URL).
+assistant          content, and tool_calls {id, function {name, arguments: the text of a JSON
+                   value}}; some servers put the reasoning into reasoning_content. An early form is
+                   function_call {name, arguments}.
+tool               the result of a call by its tool_call_id; an early form is the role function.
+
+There are no times, no models and no ids of messages. Nothing marks a result as an error.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from awl.conversation import (
+    ContentBlock,
+    Image,
+    Message,
+    Opaque,
+    Text,
+    Thinking,
+    ToolResult,
+    ToolUse,
+)
+from awl.entries import (
+    CondensationEntry,
+    Entry,
+    ImportEntry,
+    LoggedMessage,
+    MessageEntry,
+    NoteEntry,
+    TitleEntry,
+    ToolResultEntry,
+    UnknownEntry,
+)
+from awl.formats.chain import Chain
+from awl.formats.documents import Document
+from awl.formats.format import Facts, Format, Head, Imported, Keep, Report, Source
+from awl.formats.payloads import from_data_url, to_data_url
+from awl.formats.records import Lines, Parts, Records, kept, lenient, salvage, size_of
+from awl.log.blobs import BlobDamaged
+from awl.state import import_text
+
+NAME: Final = "openai"
+
+_ROLES: Final = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
+
+
+def _recognise(head: Head) -> bool:
+    if any(
+        found.get("role") in _ROLES and ("content" in found or "tool_calls" in found)
+        for found in head.objects
+    ):
+        return True
+    if any(_is_body(found) for found in head.objects):
+        return True
+    start = head.data.lstrip(b"\xef\xbb\xbf \t\r\n")
+    if start[:1] == b"[":
+        return start[1:].lstrip()[:1] == b"{" and b'"role"' in start
+    return start[:1] == b"{" and b'"messages"' in start and b'"role"' in start
+
+
+def _is_body(found: dict[str, Any]) -> bool:
+    messages = found.get("messages")
+    first = messages[0] if isinstance(messages, list) and messages else None
+    return isinstance(first, dict) and first.get("role") in _ROLES
+
+
+def _read(path: Path, keep: Keep) -> Imported:
+    report = Report()
+    facts = Facts(source=NAME, source_path=path, provider="openai")
+    reader = Reader(NAME, report, Chain(""), keep)
+    if _is_lines(path):
+        lines = Lines(path, report)
+        return Imported(facts, _of_lines(lines, reader), report, size_of(path), lambda: lines.end)
+    document = Document(path, _array_in(path), report)
+    first = Document(path, document.array, Report())
+    next(first.elements(), None)
+    model = _member(first.members, "model")
+    facts = msgspec.structs.replace(facts, model=model)
+    entries = _of_document(document, reader)
+    return Imported(facts, entries, report, size_of(path), lambda: document.at)
+
+
+def _is_lines(path: Path) -> bool:
+    """Whether each line is a message."""
+    for _, record in Records(Lines(path, Report()), ChatMessage):
+        return record is not None and record.role in _ROLES
+    return False
+
+
+def _array_in(path: Path) -> str | None:
+    with path.open("rb") as file:
+        start = file.read(4096).lstrip(b"\xef\xbb\xbf \t\r\n")
+    return None if start[:1] == b"[" else "messages"
+
+
+def _member(members: dict[str, bytes], name: str) -> str:
+    found = lenient(members.get(name, b'""'))
+    return found if isinstance(found, str) else ""
+
+
+def _of_lines(lines: Lines, reader: Reader) -> Iterator[Entry]:
+    for line, message in Records(lines, ChatMessage):
+        yield from reader.entries(message, line)
+
+
+def _of_document(document: Document, reader: Reader) -> Iterator[Entry]:
+    for raw in document.elements():
+        yield from reader.entries(decoded(raw), raw)
+
+
+# -- messages --------------------------------------------------------------------------------------
+
+
+class _Function(msgspec.Struct, frozen=True, gc=False):
+    name: str = ""
+    arguments: str | None = None
+
+
+class ChatCall(msgspec.Struct, frozen=True, gc=False):
+    """A call of an assistant message."""
+
+    id: str = ""
+    function: _Function = _Function()
+
+
+class ChatMessage(msgspec.Struct, frozen=True, gc=False):
+    """A message of the API; each role uses some of the fields."""
+
+    role: str = ""
+    content: str | list[msgspec.Raw] | None = None
+    tool_calls: list[ChatCall] | None = None
+    tool_call_id: str | None = None
+    name: str | None = None
+    function_call: _Function | None = None
+    reasoning_content: str | None = None
+
+
+class _Url(msgspec.Struct, frozen=True, gc=False):
+    url: str = ""
+
+
+class _Part(msgspec.Struct, frozen=True, gc=False):
+    type: str = ""
+    text: str | None = None
+    refusal: str | None = None
+    think: str | None = None
+    image_url: _Url | str | None = None
+
+
+_PARTS: Final = Parts(_Part)
+_chat_message: Final = msgspec.json.Decoder(ChatMessage).decode
+
+
+def decoded(raw: bytes) -> ChatMessage | None:
+    """The message in a JSON text, as much of it as fits; None where it is none."""
+    try:
+        return _chat_message(raw)
+    except Exception:
+        found = lenient(raw)
+        return salvage(found, ChatMessage) if isinstance(found, dict) else None
+
+
+def parts(
+    content: str | list[msgspec.Raw] | None, source: str, keep: Keep
+) -> Iterator[ContentBlock]:
+    """The blocks of a message's content."""
+    if isinstance(content, str):
+        if content:
+            yield Text(text=content)
+        return
+    for raw, part in _PARTS(content or ()):
+        known = None if part is None else _block(part, keep)
+        kind = f"{source}:{part.type if part else 'part'}"
+        yield known or Opaque(kind=kind, raw=str(raw, "utf-8"))
+
+
+def _block(part: _Part, keep: Keep) -> ContentBlock | None:
+    if part.image_url is not None:
+        url = part.image_url if isinstance(part.image_url, str) else part.image_url.url
+        return from_data_url(url, keep)
+    if part.think is not None:
+        return Thinking(thinking=part.think)
+    text = part.text if part.text is not None else part.refusal
+    return Text(text=text) if text is not None else None
+
+
+def uses(message: ChatMessage) -> Iterator[ToolUse]:
+    """The calls of an answer; their arguments are the text that the model wrote."""
+    for call in message.tool_calls or ():
+        arguments = call.function.arguments or "{}"
+        yield ToolUse(id=call.id, name=call.function.name, input=arguments)
+    early = message.function_call
+    if early is not None and early.name:
+        yield ToolUse(id=early.name, name=early.name, input=early.arguments or "{}")
+
+
+def result_text(blocks: list[ContentBlock]) -> str:
+    """What a result says."""
+    return "\n".join(block.text for block in blocks if isinstance(block, Text))
+
+
+class Reader:
+    """The entries of messages."""
+
+    def __init__(self, source: str, report: Report, chain: Chain, keep: Keep) -> None:
+        self._source = source
+        self._report = report
+        self._chain = chain
+        self._keep = keep
+
+    def entries(self, message: ChatMessage | None, raw: bytes) -> Iterator[Entry]:
+        """The entry of a message; what is none is kept."""
+        content = [] if message is None else list(parts(message.content, self._source, self._keep))
+        if message is None or message.role not in _ROLES:
+            yield self._opaque(raw)
+        elif message.role in ("system", "developer"):
+            yield self._message(LoggedMessage(role="system", content=tuple(content)))
+        elif message.role == "user":
+            yield self._message(LoggedMessage(role="user", content=tuple(content)))
+        elif message.role == "assistant":
+            yield self._answer(message, content)
+        else:
+            result = ToolResult(
+                tool_use_id=message.tool_call_id or message.name or "",
+                content=result_text(content),
+                images=tuple(block for block in content if isinstance(block, Image)),
+            )
+            yield self._message(LoggedMessage(role="user", content=(result,)))
+
+    def _answer(self, message: ChatMessage, content: list[ContentBlock]) -> MessageEntry:
+        thought = message.reasoning_content
+        thoughts = [Thinking(thinking=thought)] if thought else []
+        calls = list(uses(message))
+        return self._message(
+            LoggedMessage(
+                role="assistant",
+                content=(*thoughts, *content, *calls),
+                stop_reason="toolUse" if calls else "stop",
+            )
+        )
+
+    def _message(self, message: LoggedMessage) -> MessageEntry:
+        return MessageEntry(id=self._chain.draw(), message=message)
+
+    def _opaque(self, raw: bytes) -> UnknownEntry:
+        record = kept(raw) if isinstance(lenient(raw), dict) else raw.decode(errors="replace")
+        return UnknownEntry(
+            id=self._chain.draw(), kind=f"{self._source}:unknown", raw={"record": record}
+        )
+
+
+# -- writing ---------------------------------------------------------------------------------------
+
+
+def _write(source: Source) -> Iterator[bytes]:
+    """The messages of the current path, as they were said: those too that a summary stands for."""
+    state = source.state
+    writer = _Writer(source)
+    begun = False
+    for position in state.path:
+        for message in writer.messages(position, state.body(position)):
+            yield (b",\n" if begun else b"[\n") + msgspec.json.encode(message)
+            begun = True
+    yield b"\n]\n" if begun else b"[]\n"
+    writer.lose("entries that were gone back from", len(state.entries) - len(state.path))
+    writer.lose("damaged lines", len(state.damage))
+
+
+class _Writer:
+    """The messages that entries become."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._recorded: Counter[str] = Counter()  # results of the batch that were written already
+        self._partials = {
+            item.position: item.message for item in source.state.items if item.kind == "partial"
+        }
+
+    def lose(self, what: str, count: int = 1) -> None:
+        if count:
+            self._source.left_out[what] += count
+
+    def messages(self, position: int, entry: Entry) -> Iterator[dict[str, Any]]:
+        if position in self._partials:
+            yield self._answer(self._partials[position])
+        match entry:
+            case MessageEntry():
+                yield from self._message(entry.message.said())
+            case ToolResultEntry():
+                self._recorded[entry.tool_use_id] += 1
+                yield self._result(entry)
+            case NoteEntry():
+                content = self._content([Text(text=entry.text), *entry.images])
+                yield {"role": "user", "content": content}
+            case ImportEntry() if entry.source == "legacy":
+                yield {"role": "system", "content": import_text(entry)}
+            case CondensationEntry():
+                self.lose("summaries")
+            case TitleEntry():
+                self.lose("titles")
+            case UnknownEntry():
+                self.lose("records of other programs")
+
+    def _message(self, message: Message) -> Iterator[dict[str, Any]]:
+        if message.role == "system":
+            yield {"role": "system", "content": message.text}
+        elif message.role == "assistant":
+            self._recorded.clear()
+            yield self._answer(message)
+        else:
+            for result in message.tool_results:
+                if self._recorded[result.tool_use_id] > 0:
+                    self._recorded[result.tool_use_id] -= 1
+                else:
+                    yield self._result(result)
+            rest = [block for block in message.content if not isinstance(block, ToolResult)]
+            if rest or not message.content:
+                yield {"role": "user", "content": self._content(rest)}
+
+    def _answer(self, message: Message) -> dict[str, Any]:
+        texts = [block.text for block in message.content if isinstance(block, Text)]
+        calls = message.tool_uses
+        self.lose("reasoning", len(message.content) - len(texts) - len(calls))
+        found: dict[str, Any] = {"role": "assistant", "content": None}
+        if len(texts) == 1:
+            found["content"] = texts[0]
+        elif texts:
+            found["content"] = [{"type": "text", "text": text} for text in texts]
+        if calls:
+            found["tool_calls"] = [
+                {
+                    "id": call.id,
+                    "type": "function",
+                    "function": {"name": call.name, "arguments": call.input},
+                }
+                for call in calls
+            ]
+        return found
+
+    def _result(self, result: ToolResult | ToolResultEntry) -> dict[str, Any]:
+        self.lose("marks of errors", result.is_error)
+        self.lose("uncut outputs of tools", result.output is not None)
+        content: Any = result.content
+        if result.images:
+            text = [Text(text=result.content)] if result.content else []
+            content = self._content([*text, *result.images])
+        return {"role": "tool", "tool_call_id": result.tool_use_id, "content": content}
+
+    def _content(self, blocks: Sequence[ContentBlock]) -> Any:
+        if all(isinstance(block, Text) for block in blocks) and len(blocks) <= 1:
+            return "".join(block.text for block in blocks if isinstance(block, Text))
+        return [part for part in map(self._part, blocks) if part is not None]
+
+    def _part(self, block: ContentBlock) -> dict[str, Any] | None:
+        if isinstance(block, Text):
+            return {"type": "text", "text": block.text}
+        if isinstance(block, Image):
+            try:
+                url = to_data_url(block.mime_type, self._source.blob(block.blob))
+            except BlobDamaged:
+                self.lose("images whose files are missing")
+                return {"type": "text", "text": "[picture not available]"}
+            return {"type": "image_url", "image_url": {"url": url}}
+        if isinstance(block, Opaque) and block.kind.startswith(f"{NAME}:"):
+            found = lenient(block.raw.encode())
+            return found if isinstance(found, dict) else None
+        self.lose("blocks of other kinds")
+        return None
+
+
+FORMAT: Final = Format(
+    name=NAME,
+    title="a messages array",
+    recognise=_recognise,
+    read=_read,
+    write=_write,
+    cannot_carry=(
+        "times, models, token counts and ids of messages",
+        "reasoning",
+        "turns that were gone back from",
+        "which results are errors",
+        "titles, labels and records of other programs",
+    ),
+)

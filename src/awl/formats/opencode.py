@@ -1,0 +1,413 @@
+"""opencode: what `opencode export ID` prints, one JSON document: {info, messages}.
+
+`info` has the session's id, title, directory and times. A message is {info, parts}; its info has
+role, time, and of an answer modelID, providerID, tokens, finish, error and whether it is a
+``summary``. Parts are told apart by ``type``:
+
+text        with ``synthetic``: put in by the program; with ``ignored``: not sent.
+reasoning   with the provider's `metadata`.
+tool        callID, tool, and `state`: status (pending, running, completed, error), input, output or
+            error, time, attachments. `time.compacted`: the output is no longer sent.
+file        mime and url.
+step-start  begins one request's answer, of which a message may have several; step-finish has its
+            tokens.
+compaction  in a user's message: the answer behind it is a summary of all that came before.
+others      snapshots and the like, for the program.
+
+The sessions themselves lie in a database.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from awl.conversation import (
+    ContentBlock,
+    Image,
+    Opaque,
+    Text,
+    Thinking,
+    ToolResult,
+    ToolUse,
+)
+from awl.entries import (
+    CompactionEntry,
+    CondensationEntry,
+    Entry,
+    LoggedMessage,
+    MessageEntry,
+    Summary,
+    TitleEntry,
+    UnknownEntry,
+    Usage,
+)
+from awl.formats.chain import Chain
+from awl.formats.documents import Document
+from awl.formats.format import Facts, Format, Head, Imported, Keep, Report
+from awl.formats.payloads import from_data_url
+from awl.formats.records import Parts, json_text, kept, lenient, salvage, size_of, time_of
+
+NAME: Final = "opencode"
+
+_BOOKKEEPING: Final = "records of the program's own book-keeping"
+_LEFT_OUT: Final = frozenset({"patch", "snapshot", "step-finish", "step-start"})
+
+
+def _recognise(head: Head) -> bool:
+    """The head of the document, which may be long and need not be whole."""
+    return all(
+        word in head.data for word in (b'"info"', b'"messages"', b'"directory"', b'"projectID"')
+    )
+
+
+def _read(path: Path, keep: Keep) -> Imported:
+    report = Report()
+    document = Document(path, "messages", report)
+    first = Document(path, "messages", Report())
+    next(first.elements(), None)
+    info = _info(first.members.get("info"))
+    facts = Facts(
+        source=NAME,
+        source_id=info.id or path.stem,
+        source_path=path,
+        cwd=info.directory,
+        provider=info.model.provider_id if info.model else "",
+        model=(info.model.model_id or info.model.id) if info.model else "",
+        created=time_of(info.time.created),
+    )
+    if not facts.model:
+        facts = _with_first_model(facts, path)
+    reader = _Reader(report, Chain(facts.source_id), keep, facts, info.title)
+    entries = reader.entries(document)
+    return Imported(facts, entries, report, size_of(path), lambda: document.at)
+
+
+def _with_first_model(facts: Facts, path: Path) -> Facts:
+    """The facts with the model of the first message that names one."""
+    for raw in Document(path, "messages", Report()).elements():
+        message = _decoded(raw)
+        if message is not None:
+            provider, model = message.info.asked
+            if model:
+                return msgspec.structs.replace(facts, provider=provider, model=model)
+    return facts
+
+
+# -- records ---------------------------------------------------------------------------------------
+
+
+class _Model(msgspec.Struct, frozen=True, gc=False):
+    id: str = ""
+    model_id: str = msgspec.field(default="", name="modelID")
+    provider_id: str = msgspec.field(default="", name="providerID")
+
+
+class _Time(msgspec.Struct, frozen=True, gc=False):
+    created: float = 0
+    completed: float | None = None
+    start: float | None = None
+    end: float | None = None
+    compacted: float | None = None
+
+
+class _Session(msgspec.Struct, frozen=True, gc=False):
+    id: str = ""
+    title: str = ""
+    directory: str = ""
+    model: _Model | None = None
+    time: _Time = _Time()
+
+
+class _Cache(msgspec.Struct, frozen=True, gc=False):
+    read: int = 0
+    write: int = 0
+
+
+class _Tokens(msgspec.Struct, frozen=True, gc=False):
+    input: int = 0
+    output: int = 0
+    reasoning: int = 0
+    cache: _Cache = _Cache()
+
+    def entry(self) -> Usage:
+        return Usage(
+            input=self.input,
+            output=self.output + self.reasoning,
+            cache_read=self.cache.read or None,
+            cache_write=self.cache.write or None,
+        )
+
+
+class _Error(msgspec.Struct, frozen=True, gc=False):
+    name: str = ""
+
+
+class _Info(msgspec.Struct, frozen=True, gc=False):
+    role: str = ""
+    id: str = ""
+    time: _Time = _Time()
+    model: _Model | None = None
+    model_id: str = msgspec.field(default="", name="modelID")
+    provider_id: str = msgspec.field(default="", name="providerID")
+    tokens: _Tokens | None = None
+    finish: str | None = None
+    error: _Error | None = None
+    summary: msgspec.Raw = msgspec.Raw()
+
+    @property
+    def asked(self) -> tuple[str, str]:
+        """The provider and the model that it was submitted to, or that answered."""
+        model = self.model or _Model()
+        return (self.provider_id or model.provider_id, self.model_id or model.model_id or model.id)
+
+
+class _Message(msgspec.Struct, frozen=True, gc=False):
+    info: _Info = _Info()
+    parts: list[msgspec.Raw] = []
+
+
+class _Attachment(msgspec.Struct, frozen=True, gc=False):
+    url: str = ""
+
+
+class _State(msgspec.Struct, frozen=True, gc=False):
+    status: str = ""
+    input: msgspec.Raw = msgspec.Raw()
+    output: str = ""
+    error: str = ""
+    time: _Time = _Time()
+    attachments: list[_Attachment] | None = None
+
+
+class _Part(msgspec.Struct, frozen=True, gc=False):
+    """All fields that a part may have; each type uses some."""
+
+    type: str = ""
+    text: str = ""
+    ignored: bool | None = None
+    metadata: msgspec.Raw = msgspec.Raw()
+    call_id: str = msgspec.field(default="", name="callID")
+    tool: str = ""
+    state: _State | None = None
+    url: str = ""
+    tokens: _Tokens | None = None
+
+
+class _Signed(msgspec.Struct, frozen=True, gc=False):
+    signature: str | None = None
+
+
+class _Metadata(msgspec.Struct, frozen=True, gc=False):
+    anthropic: _Signed = _Signed()
+
+
+_PARTS: Final = Parts(_Part)
+_message: Final = msgspec.json.Decoder(_Message).decode
+
+
+def _decoded(raw: bytes) -> _Message | None:
+    try:
+        return _message(raw)
+    except Exception:
+        found = lenient(raw)
+        return salvage(found, _Message) if isinstance(found, dict) else None
+
+
+def _info(raw: bytes | None) -> _Session:
+    found = lenient(raw or b"{}")
+    info = salvage(found, _Session) if isinstance(found, dict) else None
+    return info or _Session()
+
+
+# -- reading ---------------------------------------------------------------------------------------
+
+
+class _Step:
+    """One request's answer, in the making."""
+
+    def __init__(self) -> None:
+        self.content: list[ContentBlock] = []
+        self.results: list[tuple[ToolResult, bool]] = []  # and whether they are sent no more
+        self.usage: Usage | None = None
+
+
+class _Reader:
+    """The entries of an export."""
+
+    def __init__(self, report: Report, chain: Chain, keep: Keep, facts: Facts, title: str) -> None:
+        self._report = report
+        self._chain = chain
+        self._keep = keep
+        self._title = title
+        self._time = facts.created
+        self._condensed = 0
+        self._compacting = False
+
+    def entries(self, document: Document) -> Iterator[Entry]:
+        if self._title:
+            yield TitleEntry(id=self._chain.draw(), timestamp=self._time, title=self._title)
+        for raw in document.elements():
+            message = _decoded(raw)
+            if message is None:
+                yield self._opaque("unknown", raw)
+                continue
+            self._time = time_of(message.info.time.created) or self._time
+            if message.info.role == "user":
+                yield self._prompt(message)
+            elif message.info.role == "assistant":
+                yield from self._answer(message)
+            else:
+                yield self._opaque(message.info.role or "unknown", raw)
+
+    def _logged(self, message: LoggedMessage, **fields: Any) -> MessageEntry:
+        return MessageEntry(id=self._chain.draw(), timestamp=self._time, message=message, **fields)
+
+    def _prompt(self, message: _Message) -> MessageEntry:
+        content = []
+        for raw, part in _PARTS(message.parts):
+            self._compacting |= part is not None and part.type == "compaction"
+            block = self._block(raw, part)
+            if block is not None:
+                content.append(block)
+        provider, model = message.info.asked
+        logged = LoggedMessage(role="user", content=tuple(content))
+        return self._logged(logged, provider=provider or None, model=model or None)
+
+    def _answer(self, message: _Message) -> Iterator[Entry]:
+        steps = self._steps(message.parts)
+        for step in steps:
+            usage = step.usage if len(steps) > 1 else message.info.tokens
+            yield from self._one_answer(message.info, step, usage)
+        if self._compacting and bytes(message.info.summary) == b"true":
+            self._compacting = False
+            said = (block for step in steps for block in step.content)
+            text = "\n".join(block.text for block in said if isinstance(block, Text))
+            lo, hi = self._condensed + 1, self._chain.count
+            if text and message.info.error is None and lo <= hi:
+                self._condensed = hi
+                yield CondensationEntry(
+                    id=self._chain.draw(),
+                    timestamp=self._time,
+                    replaced=(lo, hi),
+                    summary=Summary(session_intent=text),
+                    tokens_before=0,
+                    tokens_after=0,
+                )
+
+    def _one_answer(
+        self, info: _Info, step: _Step, usage: Usage | _Tokens | None
+    ) -> Iterator[Entry]:
+        provider, model = info.asked
+        called = any(isinstance(block, ToolUse) for block in step.content)
+        stop = "toolUse" if called else _STOPS.get(info.finish or "", info.finish)
+        if info.error is not None and not step.results:
+            stop = "aborted" if "Abort" in info.error.name else "error"
+        logged = LoggedMessage(
+            role="assistant",
+            content=tuple(step.content),
+            provider=provider or None,
+            model=model or None,
+            stop_reason=stop,
+            usage=usage.entry() if isinstance(usage, _Tokens) else usage,
+        )
+        yield self._logged(logged)
+        for result, compacted in step.results:
+            yield self._logged(LoggedMessage(role="user", content=(result,)))
+            if compacted:
+                number = self._chain.count
+                yield CompactionEntry(
+                    id=self._chain.draw(),
+                    timestamp=self._time,
+                    tier="soft",
+                    cleared_count=1,
+                    cleared=(number,),
+                )
+
+    def _steps(self, parts: list[msgspec.Raw]) -> list[_Step]:
+        """The answers in a message: one a request."""
+        steps = [_Step()]
+        for raw, part in _PARTS(parts):
+            step = steps[-1]
+            if part is not None and part.type == "step-start" and step.content:
+                steps.append(_Step())
+            elif part is not None and part.type == "step-finish" and part.tokens is not None:
+                step.usage = part.tokens.entry()
+            elif part is not None and part.type == "tool" and part.state is not None:
+                given = json_text(part.state.input)
+                step.content.append(ToolUse(id=part.call_id, name=part.tool, input=given))
+                result = self._result(part, part.state)
+                if result is not None:
+                    step.results.append((result, part.state.time.compacted is not None))
+            else:
+                block = self._block(raw, part)
+                if block is not None:
+                    step.content.append(block)
+        return steps
+
+    def _result(self, part: _Part, state: _State) -> ToolResult | None:
+        """A call's result; None while it has none."""
+        if state.status not in ("completed", "error"):
+            return None
+        images = [from_data_url(one.url, self._keep) for one in state.attachments or ()]
+        lost = sum(image is None for image in images)
+        self._report.left_out["parts of results that are no text and no image"] += lost
+        start, end = state.time.start, state.time.end
+        failed = state.status == "error"
+        return ToolResult(
+            tool_use_id=part.call_id,
+            content=state.error if failed else state.output,
+            images=tuple(image for image in images if image is not None),
+            is_error=failed,
+            duration_ms=round(end - start) if start is not None and end is not None else None,
+        )
+
+    def _block(self, raw: msgspec.Raw, part: _Part | None) -> ContentBlock | None:
+        """The block of a part; None for what is only for the program."""
+        kind = part.type if part is not None else "unknown"
+        if kind in _LEFT_OUT:
+            self._report.left_out[_BOOKKEEPING] += 1
+            return None
+        image: Image | None = None
+        if part is not None:
+            if kind == "text" and not part.ignored:
+                return Text(text=part.text)
+            if kind == "reasoning":
+                return _thought(part)
+            if kind == "file":
+                image = from_data_url(part.url, self._keep)
+        return image or Opaque(kind=f"{NAME}:{kind}", raw=str(raw, "utf-8"))
+
+    def _opaque(self, kind: str, raw: bytes) -> UnknownEntry:
+        record = kept(raw) if isinstance(lenient(raw), dict) else raw.decode(errors="replace")
+        return UnknownEntry(
+            id=self._chain.draw(),
+            timestamp=self._time,
+            kind=f"{NAME}:{kind}",
+            raw={"record": record},
+        )
+
+
+_STOPS: Final = {"stop": "stop", "tool-calls": "toolUse", "length": "length", "error": "error"}
+
+
+def _thought(part: _Part) -> Thinking:
+    signature = None
+    if part.metadata:
+        try:
+            found = msgspec.json.decode(part.metadata, type=_Metadata)
+            signature = found.anthropic.signature
+        except msgspec.MsgspecError:
+            pass
+    return Thinking(thinking=part.text, signature=signature)
+
+
+FORMAT: Final = Format(
+    name=NAME,
+    title="opencode",
+    recognise=_recognise,
+    read=_read,
+)

@@ -1,0 +1,209 @@
+"""Arrays of messages, read and written."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from formats.counting import JSON, Counts, count_awl
+from formats.exported import everything, source_of
+from formats.landing import Landed, assert_sound, land
+
+from awl.conversation import ModelRef, text_message
+from awl.formats import Source, find
+from awl.formats.records import head_of
+from awl.log.blobs import Blobs
+from awl.replay import read
+from awl.session import Session
+
+OPENAI = find("openai")
+PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
+
+
+def call(name: str, arguments: str) -> JSON:
+    function = {"name": "bash", "arguments": arguments}
+    return {"id": name, "type": "function", "function": function}
+
+
+MESSAGES: list[JSON] = [
+    {"role": "system", "content": "Be brief."},
+    {"role": "user", "content": "Look ✓ 日本語"},
+    {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [call("a", '{"cmd" : "ls"}'), call("b", "not json")],
+    },
+    {"role": "tool", "tool_call_id": "a", "content": "x\n"},
+    {"role": "tool", "tool_call_id": "b", "content": ""},
+    {"role": "assistant", "content": "Two."},
+    {"role": "user", "content": [{"type": "text", "text": "And this?"}, PICTURE]},
+    {"role": "assistant", "content": "A picture."},
+]
+
+
+def count_openai(messages: list[JSON]) -> Counts:
+    """An independent count over the raw messages."""
+    counts = Counts()
+    for message in messages:
+        content = message.get("content")
+        parts = content if isinstance(content, list) else []
+        texts = [content] if content and isinstance(content, str) else []
+        texts += [part["text"] for part in parts if part["type"] == "text"]
+        counts.images += sum(part["type"] == "image_url" for part in parts)
+        counts.prompts += message["role"] == "user"
+        if message["role"] == "assistant":
+            counts.answers += len(texts)
+            counts.thoughts += "reasoning_content" in message
+            for one in message.get("tool_calls", ()):
+                counts.inputs.append((one["id"], one["function"]["arguments"]))
+        if message["role"] == "tool":
+            counts.outputs.append((message["tool_call_id"], "\n".join(texts), False))
+    return counts
+
+
+def written(log: Path) -> tuple[list[JSON], dict[str, int]]:
+    assert OPENAI.write is not None
+    source = Source(read(log), Blobs(log).get)
+    data = b"".join(OPENAI.write(source))
+    return json.loads(data), dict(source.left_out)
+
+
+def as_files(folder: Path, messages: list[JSON]) -> list[Path]:
+    """The same messages in every form that is read."""
+    texts = {
+        "array.json": json.dumps(messages, indent=1),
+        "line.json": json.dumps(messages, ensure_ascii=False),
+        "body.json": json.dumps({"model": "gpt-5", "messages": messages}),
+        "lines.jsonl": "".join(json.dumps(message) + "\n" for message in messages),
+    }
+    for name, text in texts.items():
+        (folder / name).write_text(text)
+    return [folder / name for name in texts]
+
+
+def test_everything_comes_over_in_every_form_and_goes_back(tmp_path: Path) -> None:
+    for path in as_files(tmp_path, MESSAGES):
+        assert OPENAI.recognise(head_of(path)), path
+        landed = land(path, OPENAI, tmp_path / "awl" / path.stem)
+        assert count_awl(landed.shown) == count_openai(MESSAGES)
+        assert_sound(landed)
+        messages, left_out = written(landed.log)
+        assert messages == MESSAGES
+        assert not left_out
+        assert landed.facts.model == ("gpt-5" if path.stem == "body" else "")
+
+
+def test_the_system_text_is_in_force(tmp_path: Path) -> None:
+    path = as_files(tmp_path, MESSAGES)[0]
+    landed = land(path, OPENAI, tmp_path / "awl")
+    items = landed.state.items
+    assert items[0].message.role == "system"
+    assert items[0].message.text == "Be brief."
+
+
+def test_early_forms_and_reasoning(tmp_path: Path) -> None:
+    path = tmp_path / "early.json"
+    path.write_text(
+        json.dumps(
+            [
+                {"role": "developer", "content": "Be kind."},
+                {"role": "user", "content": "x"},
+                {
+                    "role": "assistant",
+                    "content": None,
+                    "reasoning_content": "hm",
+                    "function_call": {"name": "look", "arguments": "{}"},
+                },
+                {"role": "function", "name": "look", "content": "seen"},
+                {"role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]},
+                {"role": "narrator", "content": "meanwhile"},
+                17,
+            ]
+        )
+    )
+    landed = land(path, OPENAI, tmp_path / "awl")
+    counts = count_awl(landed.shown)
+    assert counts.inputs == [("look", "{}")]
+    assert counts.outputs == [("look", "seen", False)]
+    assert (counts.thoughts, counts.answers) == (1, 1)
+    assert_sound(landed)
+    _, left_out = written(landed.log)
+    assert left_out == {"reasoning": 1, "records of other programs": 2}
+
+
+def test_a_session_of_awl_is_written_whole_but_for_what_is_told(tmp_path: Path) -> None:
+    source = source_of(everything(tmp_path))
+    assert OPENAI.write is not None
+    messages = json.loads(b"".join(OPENAI.write(source)))
+    on_path = [source.state.body(position) for position in source.state.path]
+    said = [entry.message for entry in on_path if hasattr(entry, "message")]
+    counts = count_openai(messages)
+    prompts = sum(one.role == "user" and one.said().text != "" for one in said)
+    assert counts.prompts >= prompts
+    assert len(counts.inputs) == sum(len(one.said().tool_uses) for one in said)
+    assert source.left_out["entries that were gone back from"] > 0
+    assert source.left_out["summaries"] == 1
+
+
+def test_what_streamed_of_a_killed_answer_and_single_results_are_written(tmp_path: Path) -> None:
+    from awl.conversation import Message, ToolUse
+    from awl.entries import PartialBlock, PartialEntry, ToolResultEntry
+
+    session = Session.create(tmp_path, str(tmp_path), ModelRef("p", "m"))
+    session.append_message(text_message("user", "go"))
+    calls = tuple(ToolUse(id=name, name="bash", input="{}") for name in "ab")
+    session.append_message(Message("assistant", calls), stop_reason="toolUse")
+    session.append(
+        ToolResultEntry(tool_use_id="b", name="bash", content="done", is_error=False, duration_ms=3)
+    )
+    session.append_message(text_message("user", "on"))
+    session.append(PartialEntry(content=(PartialBlock(type="text", index=0, text="half"),)))
+    session.close()
+    messages, _ = written(session.path)
+    assert [message["role"] for message in messages] == [
+        "user",
+        "assistant",
+        "tool",
+        "user",
+        "assistant",
+    ]
+    assert messages[2]["content"] == "done"
+    assert messages[4]["content"] == "half"
+
+
+@pytest.mark.parametrize("form", ["array.json", "lines.jsonl"])
+def test_cut_at_every_byte_what_is_whole_comes(tmp_path: Path, form: str) -> None:
+    text = next(path for path in as_files(tmp_path, MESSAGES) if path.name == form).read_bytes()
+    seen = set()
+    for cut in range(60, len(text), 41):
+        path = tmp_path / f"cut{cut}" / form
+        path.parent.mkdir()
+        path.write_bytes(text[:cut])
+        if OPENAI.recognise(head_of(path)):
+            landed = _landed(path, tmp_path / f"awl{cut}")
+            if landed is not None:
+                found, _ = written(landed.log)
+                assert found == MESSAGES[: len(found)]
+                seen.add(len(found))
+    assert len(seen) > 3
+
+
+def _landed(path: Path, root: Path) -> Landed | None:
+    from awl.store.importing import Importer
+
+    brought = Importer(root, (), "/").bring(path, OPENAI)
+    return Landed(brought.path, brought) if brought.path is not None else None
+
+
+@pytest.mark.parametrize(
+    "found",
+    [[], {}, [1, 2], {"messages": []}, {"role": 1}, [{"role": "narrator"}], "text", {"a": [{}]}],
+    ids=str,
+)
+def test_other_documents_are_none(tmp_path: Path, found: Any) -> None:
+    path = tmp_path / "other.json"
+    path.write_text(json.dumps(found))
+    if found != [{"role": "narrator"}]:
+        assert not OPENAI.recognise(head_of(path))
