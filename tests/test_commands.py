@@ -75,6 +75,10 @@ class Access:
     async def tree(self) -> Sequence[str]:
         return ["● 1  one"]
 
+    async def export(self, path: str, format_name: str | None, *, force: bool) -> Sequence[str]:
+        self.asked.append(("export", path, format_name, force))
+        return [f"Written to {path}.", "left out: 1 title"]
+
     async def sessions(self, limit: int | None) -> Sessions:
         self.limits.append(limit)
         rows = [self._row("019dc5ba", "Fix\n\x1b[2Jit", 7), self._row("019dc5bb", "", None)]
@@ -245,6 +249,21 @@ def test_labels_titles_and_the_tree() -> None:
     assert "no title" in reply("/title", access).text
     assert reply("/title A better one", access).text == "A better one"
     assert reply("/tree").rows == ("● 1  one",)
+
+
+def test_export_takes_a_path_and_options_anywhere() -> None:
+    access = Access()
+    assert "left out: 1 title" in reply("/export 'a file.html'", access).text
+    reply("/export --format zeph x --force", access)
+    reply("/export x --format=markdown", access)
+    assert access.asked == [
+        ("export", "a file.html", None, False),
+        ("export", "x", "zeph", True),
+        ("export", "x", "markdown", False),
+    ]
+    for line in ("/export", "/export a b", "/export --all x", "/export x --format", "/export --x"):
+        assert reply(line, access).is_error
+    assert len(access.asked) == 3
 
 
 # -- other conversations ---------------------------------------------------------------------------

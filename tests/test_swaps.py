@@ -439,6 +439,34 @@ def test_what_is_not_kept_is_not_left(awl: Awl, there: Path) -> None:
     play(scenario)
 
 
+# -- a file of it ----------------------------------------------------------------------------------
+
+
+def test_the_running_conversation_is_exported_as_its_file_is_named(awl: Awl) -> None:
+    async def scenario() -> None:
+        async with running(awl) as scene:
+            with pytest.raises(AwlError, match="nothing of this conversation"):
+                await scene.app.export("x.jsonl", None, force=False)
+            await scene.says("one")
+            log = scene.app.session.path
+            assert await scene.app.export("x.jsonl", None, force=False) == [
+                f"Written to {awl.work / 'x.jsonl'}."
+            ]
+            assert (awl.work / "x.jsonl").read_bytes() == log.read_bytes()
+            await scene.app.export("~/x.html".replace("~", str(awl.home)), None, force=False)
+            assert (awl.home / "x.html").read_text().startswith("<!")
+            await scene.app.export("y", "markdown", force=False)
+            assert "Hello there." in (awl.work / "y").read_text()
+            with pytest.raises(AwlError, match="exists"):
+                await scene.app.export("y", None, force=False)
+            await scene.app.export("y", None, force=True)
+            assert (awl.work / "y").read_bytes() == log.read_bytes()
+            with pytest.raises(AwlError, match="no format"):
+                await scene.app.export("z", "nope", force=False)
+
+    play(scenario)
+
+
 # -- conversations without a log -------------------------------------------------------------------
 
 
@@ -455,6 +483,7 @@ def test_conversations_without_a_log_are_left_and_gone_on_with(awl: Awl, there: 
                 scene.app.label("x"),
                 scene.app.title("x"),
                 scene.app.tree(),
+                scene.app.export("x", None, force=False),
                 scene.app.fork(None, Wish()),
             ):
                 with pytest.raises(NoLog):

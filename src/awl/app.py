@@ -8,6 +8,7 @@ import threading
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -38,6 +39,10 @@ from awl.places import GoingBack, Prompt, going_back, labelling, prompts
 from awl.providers import connect, with_base_url
 from awl.session import Session
 from awl.store.files import describe
+
+_AWL: Final = "awl"
+_FORMATS: Final = {".html": "html", ".htm": "html", ".md": "markdown"}
+"""Formats that the name of a file tells. All others are awl's own."""
 
 
 class App:
@@ -183,6 +188,15 @@ class App:
     async def tree(self) -> Sequence[str]:
         self._check_log()
         return await asyncio.to_thread(self._others.tree, self.session)
+
+    async def export(self, path: str, format_name: str | None, *, force: bool) -> Sequence[str]:
+        self._check_log()
+        if not self.session.resumable:
+            raise AwlError("nothing of this conversation was written so far")
+        lines = await asyncio.to_thread(_exported, self.session, path, format_name, force)
+        if self.unsaved:
+            lines.append(f"left out: {self.unsaved} entries that are not saved yet")
+        return lines
 
     def _check_log(self) -> None:
         """That something can be named or gone back to: there is a log, and nothing is going on."""
@@ -339,6 +353,16 @@ class App:
         """Let go of the model and of the background work. The session stays open."""
         await self.agent.close()
         await self.agent.provider.close()
+
+
+def _exported(session: Session, path: str, format_name: str | None, force: bool) -> list[str]:
+    from awl.formats import find  # with what is seldom needed
+    from awl.store.exporting import export
+
+    target = Path(session.cwd) / Path(path).expanduser()
+    name = format_name or _FORMATS.get(target.suffix.lower(), _AWL)
+    known = None if name == _AWL else find(name)
+    return [f"Written to {target}.", *export(session.path, target, known, force=force)]
 
 
 async def _leave(left: Running) -> None:

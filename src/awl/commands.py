@@ -180,6 +180,10 @@ class AgentAccess(Protocol):
     async def tree(self) -> Sequence[str]:
         """The branches of the session, drawn."""
 
+    async def export(self, path: str, format_name: str | None, *, force: bool) -> Sequence[str]:
+        """Write the session to a file, in a format or in the one that the file's name tells: where
+        it went, and what is not in it, a line each."""
+
     async def sessions(self, limit: int | None) -> Sessions:
         """The sessions of all directories, the newest `limit` of them (None: all)."""
 
@@ -360,6 +364,23 @@ async def _title(agent: AgentAccess, argument: str) -> Reply:
 async def _tree(agent: AgentAccess, argument: str) -> Reply:
     rows = tuple(await agent.tree())
     return Reply(rows=rows, text="/rewind ID goes back to an entry of any branch.")
+
+
+async def _export(agent: AgentAccess, argument: str) -> Reply:
+    words = _words(argument)
+    force = "--force" in words
+    named: list[str] = []
+    format_name = None
+    rest = iter(word for word in words if word != "--force")
+    for word in rest:
+        option, _, value = word.partition("=")
+        if option == "--format":
+            format_name = value or next(rest, "")
+        else:
+            named.append(word)
+    if len(named) != 1 or named[0].startswith("--") or format_name == "":
+        return Reply(text="usage: /export PATH [--format NAME] [--force]", is_error=True)
+    return Reply(text="\n".join(await agent.export(named[0], format_name, force=force)))
 
 
 _CONV_USAGE: Final = (
@@ -553,6 +574,12 @@ COMMANDS: Final[tuple[Command, ...]] = (
     ),
     Command(name="tree", help="show the branches of this session", run=_tree),
     Command(name="title", usage="[TITLE]", help="show or change its title", run=_title),
+    Command(
+        name="export",
+        usage="PATH [--format NAME] [--force]",
+        help="write this session to a file: as it is, or as .html or .md",
+        run=_export,
+    ),
     Command(name="quit", help="leave; the session can be resumed", run=_quit, aliases=("exit",)),
 )
 _BY_NAME: Final = {

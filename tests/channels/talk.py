@@ -85,6 +85,9 @@ class Player:
     async def tree(self) -> Sequence[str]:
         return [HOSTILE]
 
+    async def export(self, path: str, format_name: str | None, *, force: bool) -> Sequence[str]:
+        raise AwlError(f"{path} exists")
+
     async def sessions(self, limit: int | None) -> Sessions:
         return Sessions(rows=())
 
