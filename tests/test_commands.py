@@ -5,19 +5,8 @@ from collections.abc import Iterable, Sequence
 
 import pytest
 
-from awl.commands import (
-    COMMANDS,
-    BannerInfo,
-    HistoryItem,
-    Reply,
-    SessionRow,
-    Sessions,
-    Wish,
-    as_prompt,
-    completions,
-    is_command,
-    run,
-)
+from awl.access import BannerInfo, HistoryItem, Reply, SessionRow, Sessions, Wish
+from awl.commands import COMMANDS, as_prompt, completions, is_command, run
 from awl.conversation import ModelRef
 from awl.errors import AwlError, SessionNotFound
 from awl.index.info import SessionInfo

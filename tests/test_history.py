@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from running import JSON, Awl, assistant, user
 
-from awl.commands import INTERRUPTED, OFF_PATH, HistoryItem
+from awl.access import INTERRUPTED, OFF_PATH, HistoryItem
 from awl.history import banner_info, history
 from awl.replay import read
 

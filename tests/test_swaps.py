@@ -21,9 +21,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from running import JSON, Awl, kind, say, texts, user
 
+from awl.access import Wish
 from awl.app import App, begin
 from awl.beginning import Wanted
-from awl.commands import Wish
 from awl.config import load
 from awl.conversation import text_message
 from awl.errors import AwlError, NewerFormat, NoLog, NotASession, SessionBusy, SessionNotFound

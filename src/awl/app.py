@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from awl.access import BannerInfo, HistoryItem, SessionRow, Sessions, Wish
 from awl.agent import Approver
 from awl.beginning import (
     Running,
@@ -23,7 +24,6 @@ from awl.beginning import (
     open_store,
     restored_model,
 )
-from awl.commands import BannerInfo, HistoryItem, SessionRow, Sessions, Wish
 from awl.condense import Progress
 from awl.config import Config
 from awl.conversation import ModelRef

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from awl.commands import INTERRUPTED, OFF_PATH, BannerInfo, HistoryItem, OpenCall, ToolLine
+from awl.access import INTERRUPTED, OFF_PATH, BannerInfo, HistoryItem, OpenCall, ToolLine
 from awl.conversation import (
     Image,
     ModelRef,

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from awl.commands import SessionRow, Sessions
+from awl.access import SessionRow, Sessions
 from awl.errors import AwlError
 from awl.index.catalog import info_of
 from awl.index.conversations import Logless

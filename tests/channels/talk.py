@@ -13,8 +13,8 @@ import termios
 from collections.abc import AsyncIterator, Iterable, Sequence
 from pathlib import Path
 
+from awl.access import BannerInfo, HistoryItem, SessionRow, Sessions, Wish
 from awl.channels.terminal import Terminal
-from awl.commands import BannerInfo, HistoryItem, SessionRow, Sessions, Wish
 from awl.conversation import ModelRef, ToolUse
 from awl.entries import Usage
 from awl.errors import AwlError

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from awl.access import INTERRUPTED, OFF_PATH, BannerInfo, HistoryItem, OpenCall, Reply, ToolLine
 from awl.channels.display import (
     SAYS,
     banner,
@@ -18,15 +19,6 @@ from awl.channels.display import (
     show_reply,
     tool_line,
     tool_result,
-)
-from awl.commands import (
-    INTERRUPTED,
-    OFF_PATH,
-    BannerInfo,
-    HistoryItem,
-    OpenCall,
-    Reply,
-    ToolLine,
 )
 from awl.conversation import ModelRef, ToolUse
 

@@ -11,9 +11,9 @@ import random
 import sys
 from pathlib import Path
 
+from awl.access import Wish
 from awl.app import begin
 from awl.beginning import Wanted
-from awl.commands import Wish
 from awl.config import load
 from awl.errors import AwlError
 

@@ -15,8 +15,8 @@ from rich.cells import cell_len, chop_cells
 from rich.console import Console
 from rich.text import Text
 
+from awl.access import OFF_PATH, BannerInfo, HistoryItem, Reply, ToolLine
 from awl.channels.markdown import MarkdownStream
-from awl.commands import OFF_PATH, BannerInfo, HistoryItem, Reply, ToolLine
 from awl.conversation import ToolUse
 from awl.printing import one_line, safe
 

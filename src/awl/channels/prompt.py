@@ -30,8 +30,9 @@ from prompt_toolkit.layout import (
 from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.styles import Style
 
+from awl.access import AgentAccess
 from awl.channels.display import SAYS
-from awl.commands import AgentAccess, completions, is_command
+from awl.commands import completions, is_command
 from awl.log.file import create_private, make_directories
 from awl.printing import safe
 

@@ -15,6 +15,7 @@ from prompt_toolkit.application import run_in_terminal
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from rich.console import Console
 
+from awl.access import AgentAccess, Ask, BannerInfo, Reply
 from awl.agent import Approval
 from awl.channels import prompt
 from awl.channels.display import (
@@ -28,7 +29,7 @@ from awl.channels.display import (
 )
 from awl.channels.prompt import InputLine, Question, quiet_keys
 from awl.channels.screen import TICK, Screen
-from awl.commands import AgentAccess, Ask, BannerInfo, Reply, as_prompt, is_command, run
+from awl.commands import as_prompt, is_command, run
 from awl.conversation import ModelRef, ToolUse
 from awl.entries import Usage
 from awl.errors import AwlError
