@@ -189,7 +189,8 @@ def test_ranges_name_the_entries_that_the_events_became(tmp_path: Path) -> None:
     assert (first.tokens_before, first.tokens_after) == (900, 90)
     assert second.replaced[0] == first.replaced[1] + 1
     said = [item.message.text for item in state.items]
-    assert len([text for text in said if "Fix the parser" in text]) == 2
+    assert second.absorbs == (first.seq,)
+    assert len([text for text in said if "Fix the parser" in text]) == 1
     assert "Going on." not in said
     fork = next(entry for entry in landed.entries if isinstance(entry, ForkPointEntry))
     assert fork.at == fork.seq - 1

@@ -30,6 +30,7 @@ _MODULES: Final = {
     "codex": "codex",
     "gemini-cli": "gemini_cli",
     "html": "html",
+    "kimi-cli": "kimi_cli",
     "markdown": "markdown",
     "opencode": "opencode",
     "openai": "openai",

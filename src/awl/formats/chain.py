@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import Final
+from typing import Final, NamedTuple
 
 from awl.entries import RewindEntry
 
@@ -134,3 +134,32 @@ class Chain:
                 found = self.passing_id(str(nonce), self.count)
             self._drawn.add(found)
         return found
+
+
+class Replaced(NamedTuple):
+    """What a summary takes the place of: the entries with the numbers `lo` to `hi`, and the earlier
+    summaries that it tells anew."""
+
+    lo: int
+    hi: int
+    absorbs: tuple[int, ...]
+
+
+class Summaries:
+    """The summaries of a source, each of which tells all that came before it on its path."""
+
+    def __init__(self, chain: Chain) -> None:
+        self._chain = chain
+        self._made: list[tuple[int, int]] = []  # their numbers, and up to where they tell
+
+    def up_to(self, hi: int) -> Replaced | None:
+        """What a summary of everything up to an entry takes the place of; None if there is nothing
+        left. To be `told` when it was drawn."""
+        before = [one for one in self._made if self._chain.on_path(one[0])]
+        lo = 1 + max((last for _, last in before), default=0)
+        absorbs = tuple(number for number, _ in before[-1:])
+        return Replaced(lo, hi, absorbs) if lo <= hi else None
+
+    def told(self, replaced: Replaced) -> None:
+        """The summary was the entry drawn last."""
+        self._made.append((self._chain.count, replaced.hi))

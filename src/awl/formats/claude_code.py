@@ -56,7 +56,7 @@ from awl.entries import (
     UnknownEntry,
     Usage,
 )
-from awl.formats.chain import Chain
+from awl.formats.chain import Chain, Replaced, Summaries
 from awl.formats.format import Facts, Format, Head, Imported, Keep, Place, Report
 from awl.formats.payloads import from_base64
 from awl.formats.qwen_code import is_record as is_of_qwen
@@ -320,7 +320,7 @@ class _Reader:
         self._main = _Lane()
         self._lanes: dict[str, _Lane] = {}  # of subagents, by record
         self._boundary: _Record | None = None
-        self._condensed: list[tuple[int, int]] = []
+        self._summaries = Summaries(chain)
         self._results: dict[str, int] = {}
         self._titles: dict[str, str] = {}  # by the leaf that they are for
         self._aside: dict[str, str] = {}  # records that are left out, and what theirs follow
@@ -538,19 +538,19 @@ class _Reader:
         text = "\n".join(block.text for block in blocks if isinstance(block, Text))
         facts = self._boundary.compact_metadata if self._boundary else None
         self._boundary = None
-        lo = 1 + max(
-            (last for number, last in self._condensed if self._chain.on_path(number)), default=0
-        )
         hi = self._chain.count
         kept = facts.preserved_segment if facts else None
         first_kept = self._chain.number_of(kept.head_uuid) if kept else None
         if first_kept is not None and self._chain.on_path(first_kept):
             hi = first_kept - 1
+        # Where nothing is left to stand for, the summary takes the place of the import itself.
+        replaced = self._summaries.up_to(hi) or Replaced(0, 0, ())
         stamps = self._stamps(record.uuid)
-        self._condensed.append((self._chain.count, hi))
+        self._summaries.told(replaced)
         return CondensationEntry(
             **stamps,
-            replaced=(lo, hi) if lo <= hi else (0, 0),
+            replaced=(replaced.lo, replaced.hi),
+            absorbs=replaced.absorbs,
             summary=Summary(session_intent=text),
             tokens_before=facts.pre_tokens if facts else 0,
             tokens_after=facts.post_tokens if facts else 0,

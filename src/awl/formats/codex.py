@@ -49,7 +49,7 @@ from awl.entries import (
     UnknownEntry,
     Usage,
 )
-from awl.formats.chain import Chain
+from awl.formats.chain import Chain, Summaries
 from awl.formats.format import Facts, Format, Head, Imported, Keep, Place, Report
 from awl.formats.payloads import from_base64, from_data_url
 from awl.formats.records import Lines, Parts, Records, kept, size_of, time_of
@@ -253,7 +253,7 @@ class _Reader:
         self._model = facts.model
         self._answer: _Answer | None = None
         self._turns: list[int] = []  # the number of the entry before each prompt
-        self._condensed = 0
+        self._summaries = Summaries(chain)
         self._metas = 0
 
     def entries(self) -> Iterator[Entry]:
@@ -475,18 +475,20 @@ class _Reader:
 
     def _compacted(self, payload: _Payload, line: bytes) -> Entry:
         summary = _text_of(payload.message)
-        lo, hi = self._condensed + 1, self._chain.count
-        if not summary or lo > hi:
+        replaced = self._summaries.up_to(self._chain.count)
+        if not summary or replaced is None:
             return self._opaque("compacted", line)
-        self._condensed = hi
-        return CondensationEntry(
+        entry = CondensationEntry(
             id=self._chain.draw(),
             timestamp=self._time,
-            replaced=(lo, hi),
+            replaced=(replaced.lo, replaced.hi),
+            absorbs=replaced.absorbs,
             summary=Summary(session_intent=summary),
             tokens_before=0,
             tokens_after=0,
         )
+        self._summaries.told(replaced)
+        return entry
 
     def _opaque(self, kind: str, line: bytes) -> UnknownEntry:
         return UnknownEntry(

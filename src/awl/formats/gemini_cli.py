@@ -40,7 +40,7 @@ from awl.entries import (
     Usage,
 )
 from awl.formats import parts
-from awl.formats.chain import Chain
+from awl.formats.chain import Chain, Summaries
 from awl.formats.documents import Document
 from awl.formats.format import Facts, Format, Head, Imported, Keep, Place, Report
 from awl.formats.records import (
@@ -282,7 +282,7 @@ class _Reader:
         self._order: list[str] = []  # the messages that are left, by id
         self._left: set[str] = set()
         self._spans: dict[str, tuple[int, int]] = {}  # the numbers before and up to their entries
-        self._condensed = 0
+        self._summaries = Summaries(chain)
 
     def document(self, document: Document) -> Iterator[Entry]:
         for raw in document.elements():
@@ -382,19 +382,19 @@ class _Reader:
     def _condensation(self, gone: list[str], instead: list[_Message]) -> Iterator[Entry]:
         said = (self._content(message) for message in instead if message.type == "user")
         texts = [block.text for content in said for block in content if isinstance(block, Text)]
-        lo = max(self._spans[gone[0]][0], self._condensed) + 1
-        hi = self._spans[gone[-1]][1]
-        if lo > hi:
+        replaced = self._summaries.up_to(self._spans[gone[-1]][1])
+        if replaced is None:
             return
-        self._condensed = hi
         yield CondensationEntry(
             id=self._chain.draw(),
             timestamp=instead[0].timestamp or self._time,
-            replaced=(lo, hi),
+            replaced=(replaced.lo, replaced.hi),
+            absorbs=replaced.absorbs,
             summary=Summary(session_intent="\n".join(texts)),
             tokens_before=0,
             tokens_after=0,
         )
+        self._summaries.told(replaced)
 
     def _named(self, title: str) -> Iterator[Entry]:
         if title and title != self._title:

@@ -45,7 +45,7 @@ from awl.entries import (
     UnknownEntry,
     Usage,
 )
-from awl.formats.chain import Chain
+from awl.formats.chain import Chain, Summaries
 from awl.formats.documents import Document
 from awl.formats.format import Facts, Format, Head, Imported, Keep, Report
 from awl.formats.payloads import from_data_url
@@ -244,7 +244,7 @@ class _Reader:
         self._keep = keep
         self._title = title
         self._time = facts.created
-        self._condensed = 0
+        self._summaries = Summaries(chain)
         self._compacting = False
 
     def entries(self, document: Document) -> Iterator[Entry]:
@@ -286,17 +286,18 @@ class _Reader:
             self._compacting = False
             said = (block for step in steps for block in step.content)
             text = "\n".join(block.text for block in said if isinstance(block, Text))
-            lo, hi = self._condensed + 1, self._chain.count
-            if text and message.info.error is None and lo <= hi:
-                self._condensed = hi
+            replaced = self._summaries.up_to(self._chain.count)
+            if text and message.info.error is None and replaced is not None:
                 yield CondensationEntry(
                     id=self._chain.draw(),
                     timestamp=self._time,
-                    replaced=(lo, hi),
+                    replaced=(replaced.lo, replaced.hi),
+                    absorbs=replaced.absorbs,
                     summary=Summary(session_intent=text),
                     tokens_before=0,
                     tokens_after=0,
                 )
+                self._summaries.told(replaced)
 
     def _one_answer(
         self, info: _Info, step: _Step, usage: Usage | _Tokens | None

@@ -241,13 +241,14 @@ class _Record(_LooseRecord, frozen=True, rename="camel", gc=False):
 
 
 class _Settings(msgspec.Struct, frozen=True):
-    """What holds at an entry: the model, the thinking level, and the number of the last entry that
-    a summary stands for."""
+    """What holds at an entry: the model, the thinking level, and the numbers of the last entry that
+    a summary stands for and of that summary."""
 
     provider: str
     model: str
     level: str | None = None
     condensed: int = 0
+    summary: int = 0
 
 
 class _Reader:
@@ -457,10 +458,13 @@ class _Reader:
         lo, hi = self._settings.condensed + 1, first_kept - 1
         # Where nothing is left to stand for, the summary takes the place of the import itself.
         replaced = (lo, hi) if lo <= hi else (0, 0)
-        self._set(condensed=max(hi, self._settings.condensed))
+        before = self._settings.summary
+        summary = self._chain.count + 1
+        self._set(condensed=max(hi, self._settings.condensed), summary=summary)
         return CondensationEntry(
             **self._stamps(key),
             replaced=replaced,
+            absorbs=(before,) if before else (),
             summary=Summary(
                 session_intent=record.summary, files_modified=tuple(_modified(record.details))
             ),

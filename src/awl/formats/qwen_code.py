@@ -34,7 +34,7 @@ from awl.entries import (
     Usage,
 )
 from awl.formats import parts
-from awl.formats.chain import Chain
+from awl.formats.chain import Chain, Summaries
 from awl.formats.format import Facts, Format, Head, Imported, Keep, Place, Report
 from awl.formats.records import Lines, Records, kept, size_of, time_of
 
@@ -167,7 +167,7 @@ class _Reader:
         self._time = facts.created
         self._model = facts.model
         self._aside: dict[str, str] = {}  # records that are left out, and what theirs follow
-        self._condensed: list[tuple[int, int]] = []
+        self._summaries = Summaries(chain)
         # The last messages, and the number of the entry before each.
         self._recent: deque[tuple[int, list[bytes]]] = deque(maxlen=_RECENT)
 
@@ -255,9 +255,7 @@ class _Reader:
             hi = before  # it is sent still, as it was
             history = history[:-1]
             self._recent.pop()
-        lo = 1 + max(
-            (last for number, last in self._condensed if self._chain.on_path(number)), default=0
-        )
+        replaced = self._summaries.up_to(hi)
         texts = [
             part.text
             for said in history
@@ -265,14 +263,15 @@ class _Reader:
             for _, part in parts.PARTS(said.parts)
             if part is not None and part.text
         ]
-        if lo > hi or not texts:
+        if replaced is None or not texts:
             return None
         info = payload.info or _CompressionInfo()
         stamps = self._stamps(record.uuid)
-        self._condensed.append((self._chain.count, hi))
+        self._summaries.told(replaced)
         return CondensationEntry(
             **stamps,
-            replaced=(lo, hi),
+            replaced=(replaced.lo, replaced.hi),
+            absorbs=replaced.absorbs,
             summary=Summary(session_intent="\n\n".join(texts)),
             tokens_before=info.original_token_count,
             tokens_after=info.new_token_count,

@@ -209,6 +209,7 @@ class _Reader:
         # Since the last prompt, what an event or a part has told and the other may tell again.
         self._told = _Told()
         self._condensed = 0
+        self._last_summary = 0
         # For each event, in order: its seq, and how many entries it and those before it gave.
         self._seqs = array("q")
         self._counts = array("q")
@@ -352,13 +353,21 @@ class _Reader:
         return Opaque(kind=f"zeph:{part.kind}", raw=bytes(raw).decode())
 
     def _condensation(
-        self, replaced: tuple[int, int], summary: Summary, before: int, after: int
+        self,
+        replaced: tuple[int, int],
+        summary: Summary,
+        before: int,
+        after: int,
+        absorbs: tuple[int, ...] = (),
     ) -> CondensationEntry:
         self._condensed = max(self._condensed, replaced[1])
+        name = self._chain.draw()
+        self._last_summary = self._chain.count
         return CondensationEntry(
-            id=self._chain.draw(),
+            id=name,
             timestamp=self._time,
             replaced=replaced,
+            absorbs=absorbs,
             summary=summary,
             tokens_before=before,
             tokens_after=after,
@@ -376,7 +385,8 @@ class _Reader:
         last = self._chain.count
         yield self._opaque(kind.type, line)
         first = min(self._condensed + 1, last)
-        yield self._condensation((first, last), _summary(kind.summary), 0, 0)
+        absorbs = (self._last_summary,) if self._last_summary else ()
+        yield self._condensation((first, last), _summary(kind.summary), 0, 0, absorbs)
 
     def _range(self, lo: int, hi: int) -> tuple[int, int]:
         """The numbers of the entries that the events of a range gave; that of the `import` entry,

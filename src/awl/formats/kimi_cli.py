@@ -1,0 +1,458 @@
+"""Kimi CLI: a folder `~/.kimi/sessions/<MD5 of the directory>/<session id>/`.
+
+wire.jsonl     what happened, for ever: {timestamp, message: {type, payload}} a line, the first one
+               {type: metadata, protocol_version}. TurnBegin has what the person said (a slash
+               command too), SteerInput what was said in between; StepBegin begins a request, whose
+               answer comes as ContentPart, ToolCall and, piecewise, ToolCallPart; StatusUpdate has
+               its tokens; ToolResult a result as the tool gave it. CompactionBegin and -End stand
+               around a compaction, without what it made. Others are for the screen.
+context.jsonl  what the model is sent now: messages as the Chat Completions API has them, and
+               between them _system_prompt, _checkpoint and _usage.
+context_N      the same before the N-th time that it was begun anew. After a compaction it begins
+               with a message of the user's that has the summary, and some messages stay behind it.
+
+So the wire tells the story; a result is what the context says that the model was shown, and the
+summary of a compaction is the beginning of the next context. Early sessions have a context alone.
+The directory's name is in `kimi.json`, by its MD5. There is no name of the model.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from awl.conversation import ContentBlock, Image, Text, ToolResult, ToolUse
+from awl.entries import (
+    CondensationEntry,
+    Entry,
+    LoggedMessage,
+    MessageEntry,
+    Summary,
+    UnknownEntry,
+    Usage,
+)
+from awl.formats import openai
+from awl.formats.chain import Chain, Summaries
+from awl.formats.format import Facts, Format, Head, Imported, Keep, Place, Report
+from awl.formats.openai import ChatMessage
+from awl.formats.records import Lines, Records, kept, lenient, salvage, size_of, time_of
+
+NAME: Final = "kimi-cli"
+
+_MOST_HELD: Final = 1000
+_ROTATED: Final = re.compile(r"context_(\d+)\.jsonl")
+_COMPACTED: Final = "<system>Previous context has been compacted."
+_SCREEN: Final = "events for the screen"
+_SUBAGENTS: Final = "events of subagents"
+_INNER: Final = frozenset({"_system_prompt", "_checkpoint", "_usage"})
+
+
+def _recognise(head: Head) -> bool:
+    return any(_is_wire(found) or found.get("role") in _INNER for found in head.objects)
+
+
+def _is_wire(found: dict[str, Any]) -> bool:
+    message = found.get("message")
+    if found.get("type") == "metadata":
+        return isinstance(found.get("protocol_version"), str)
+    return (
+        isinstance(message, dict)
+        and isinstance(message.get("type"), str)
+        and isinstance(message.get("payload"), dict)
+        and isinstance(found.get("timestamp"), int | float)
+    )
+
+
+def _belongs(head: Head) -> bool:
+    """A context belongs to the wire beside it."""
+    path = head.path
+    return path.name.startswith("context") and (path.parent / "wire.jsonl").is_file()
+
+
+def _read(path: Path, keep: Keep) -> Imported:
+    beside = path.with_name("wire.jsonl")
+    if path.name.startswith("context") and beside.is_file():
+        path = beside
+    report = Report()
+    lines = Lines(path, report)
+    is_wire = not any(
+        record is not None and record.role
+        for _, record in _first(Records(Lines(path, Report()), ChatMessage))
+    )
+    named = path.name.startswith(("wire", "context"))
+    facts = Facts(
+        source=NAME,
+        source_id=path.parent.name if named else path.stem,
+        source_path=path,
+        cwd=_directory(path.parent.parent if named else path.parent),
+        provider="kimi",
+    )
+    if is_wire:
+        facts = msgspec.structs.replace(facts, created=_begun(path))
+        reader = _Reader(lines, report, Chain(facts.source_id), keep)
+        return Imported(facts, reader.entries(), report, size_of(path), lambda: lines.end)
+    chat = openai.Reader(NAME, report, Chain(facts.source_id), keep)
+    entries = _of_context(lines, chat, report)
+    return Imported(facts, entries, report, size_of(path), lambda: lines.end)
+
+
+def _first(records: Records[ChatMessage]) -> Iterator[tuple[bytes, ChatMessage | None]]:
+    for _, item in zip(range(3), records, strict=False):
+        yield item
+
+
+def _begun(path: Path) -> str:
+    for _, record in Records(Lines(path, Report()), _Record):
+        if record is not None and record.timestamp:
+            return time_of(record.timestamp)
+    return ""
+
+
+def _directory(folder: Path) -> str:
+    """The directory that a folder of sessions is for."""
+    try:
+        found = msgspec.json.decode((folder.parent.parent / "kimi.json").read_bytes(), type=_Home)
+    except (OSError, msgspec.MsgspecError):
+        return ""
+    for one in found.work_dirs:
+        if hashlib.md5(one.path.encode(), usedforsecurity=False).hexdigest() == folder.name:
+            return one.path
+    for one in found.work_dirs:
+        if one.last_session_id and (folder / one.last_session_id).is_dir():
+            return one.path
+    return ""
+
+
+def _of_context(lines: Lines, chat: openai.Reader, report: Report) -> Iterator[Entry]:
+    for line, message in Records(lines, ChatMessage):
+        if message is not None and message.role in _INNER:
+            report.left_out["records of the program's own book-keeping"] += 1
+        else:
+            yield from chat.entries(message, line)
+
+
+# -- records ---------------------------------------------------------------------------------------
+
+
+class _WorkDir(msgspec.Struct, frozen=True, gc=False):
+    path: str = ""
+    last_session_id: str | None = None
+
+
+class _Home(msgspec.Struct, frozen=True, gc=False):
+    work_dirs: list[_WorkDir] = []
+
+
+class _Tokens(msgspec.Struct, frozen=True, gc=False):
+    input_other: int = 0
+    output: int = 0
+    input_cache_read: int = 0
+    input_cache_creation: int = 0
+
+    def entry(self) -> Usage:
+        return Usage(
+            input=self.input_other,
+            output=self.output,
+            cache_read=self.input_cache_read or None,
+            cache_write=self.input_cache_creation or None,
+        )
+
+
+class _Returned(msgspec.Struct, frozen=True, gc=False):
+    is_error: bool = False
+    output: str | list[msgspec.Raw] | None = None
+    message: str = ""
+
+
+class _Function(msgspec.Struct, frozen=True, gc=False):
+    name: str = ""
+    arguments: str | None = None
+
+
+class _Payload(msgspec.Struct, frozen=True, gc=False):
+    """All fields that a payload may have; each type uses some."""
+
+    user_input: str | list[msgspec.Raw] | None = None
+    id: str = ""
+    function: _Function | None = None
+    arguments_part: str | None = None
+    tool_call_id: str = ""
+    return_value: _Returned | None = None
+    result: _Returned | None = None
+    token_usage: _Tokens | None = None
+
+
+class _Event(msgspec.Struct, frozen=True, gc=False):
+    type: str = ""
+    payload: msgspec.Raw = msgspec.Raw()
+
+
+class _Record(msgspec.Struct, frozen=True, gc=False):
+    type: str = ""
+    timestamp: float = 0
+    message: _Event | None = None
+
+
+_payload: Final = msgspec.json.Decoder(_Payload).decode
+
+
+# -- contexts --------------------------------------------------------------------------------------
+
+
+class _Contexts:
+    """What the contexts beside a wire say: the results as the model was shown them, and for each
+    compaction its summary and how many messages stayed behind it."""
+
+    def __init__(self, folder: Path, keep: Keep) -> None:
+        self.results: dict[str, str] = {}
+        self.compactions: list[tuple[str, int]] = []
+        self.system = b""
+        before: list[str] = []
+        for path in _contexts_in(folder):
+            messages = list(self._messages(path, keep))
+            digests = [digest for _, digest in messages]
+            # One that begins as the context before it was taken back to an earlier point of it.
+            if messages and digests[:2] != before[:2] and messages[0][0].startswith(_COMPACTED):
+                rest = digests[1:]
+                stayed = next((n for n in range(len(rest), 0, -1) if before[-n:] == rest[:n]), 0)
+                summary = messages[0][0].partition("</system>")[2].strip("\n")
+                self.compactions.append((summary, stayed))
+            before = digests
+
+    def _messages(self, path: Path, keep: Keep) -> Iterator[tuple[str, str]]:
+        """The words and the digest of each message of a context."""
+        for line, message in Records(Lines(path, Report()), ChatMessage):
+            if message is None:
+                continue
+            if message.role == "_system_prompt":
+                self.system = self.system or line
+            elif message.role not in _INNER:
+                text = openai.result_text(list(openai.parts(message.content, NAME, keep)))
+                if message.role == "tool" and message.tool_call_id:
+                    self.results.setdefault(message.tool_call_id, text)
+                yield text, hashlib.sha256(line.strip()).hexdigest()
+
+
+def _contexts_in(folder: Path) -> list[Path]:
+    """The contexts of a session, in the order of time."""
+    found = []
+    for path in folder.glob("context_*.jsonl"):
+        match = _ROTATED.fullmatch(path.name)
+        if match is not None:
+            found.append((int(match[1]), path))
+    last = folder / "context.jsonl"
+    return [path for _, path in sorted(found)] + ([last] if last.is_file() else [])
+
+
+# -- reading ---------------------------------------------------------------------------------------
+
+
+class _Step:
+    """A request's answer in the making, and the results that came meanwhile."""
+
+    def __init__(self, timestamp: str) -> None:
+        self.timestamp = timestamp
+        self.content: list[ContentBlock] = []
+        self.usage: Usage | None = None
+        self.results: list[tuple[str, ToolResult]] = []
+
+
+class _Reader:
+    """The entries of a wire."""
+
+    def __init__(self, lines: Lines, report: Report, chain: Chain, keep: Keep) -> None:
+        self._lines = lines
+        self._report = report
+        self._chain = chain
+        self._keep = keep
+        self._time = ""
+        self._step: _Step | None = None
+        self._contexts = _Contexts(lines.path.parent, keep)
+        self._sent: list[int] = []  # the numbers of what was in the context
+        self._compactions = 0
+        self._summaries = Summaries(chain)
+
+    def entries(self) -> Iterator[Entry]:
+        if self._contexts.system:
+            yield self._opaque("system_prompt", self._contexts.system)
+        for line, record in Records(self._lines, _Record):
+            if record is None or (record.message is None and record.type != "metadata"):
+                yield from self._settled()
+                yield self._opaque("unknown", line)
+            elif record.message is not None:
+                self._time = time_of(record.timestamp) or self._time
+                yield from self._event(record.message, line)
+        yield from self._settled()
+
+    def _event(self, event: _Event, line: bytes) -> Iterator[Entry]:
+        payload = self._decoded(event.payload)
+        match event.type:
+            case "TurnBegin" | "SteerInput":
+                yield from self._settled()
+                yield self._prompt(payload)
+            case "StepBegin" | "TurnEnd":
+                yield from self._settled()
+            case "StepInterrupted":
+                yield from self._settled(interrupted=True)
+            case "ContentPart":
+                self._open().content += openai.parts([event.payload], NAME, self._keep)
+            case "ToolCall":
+                function = payload.function or _Function()
+                given = function.arguments or ""
+                use = ToolUse(id=payload.id, name=function.name, input=given)
+                self._open().content.append(use)
+            case "ToolCallPart":
+                self._more(payload.arguments_part or "")
+            case "StatusUpdate":
+                if self._step is not None and payload.token_usage is not None:
+                    self._step.usage = payload.token_usage.entry()
+            case "ToolResult":
+                yield from self._result(payload)
+            case "CompactionEnd":
+                yield from self._settled()
+                yield from self._compacted(line)
+            case "SubagentEvent":
+                self._report.left_out[_SUBAGENTS] += 1
+            case kind if kind in _FOR_SCREEN:
+                self._report.left_out[_SCREEN] += 1
+            case _:
+                yield from self._settled()
+                yield self._opaque(event.type or "unknown", line)
+
+    def _decoded(self, raw: msgspec.Raw) -> _Payload:
+        try:
+            return _payload(raw)
+        except Exception:
+            found = lenient(bytes(raw))
+            return (salvage(found, _Payload) if isinstance(found, dict) else None) or (_Payload())
+
+    def _open(self) -> _Step:
+        if self._step is None:
+            self._step = _Step(self._time)
+        return self._step
+
+    def _more(self, arguments: str) -> None:
+        """More of the arguments of the last call."""
+        step = self._open()
+        last = step.content[-1] if step.content else None
+        if isinstance(last, ToolUse):
+            step.content[-1] = msgspec.structs.replace(last, input=last.input + arguments)
+
+    def _settled(self, *, interrupted: bool = False) -> Iterator[Entry]:
+        """The answer that was being made, and its results."""
+        step, self._step = self._step, None
+        if step is None:
+            return
+        if step.content:
+            called = any(isinstance(block, ToolUse) for block in step.content)
+            stop = "toolUse" if called else "aborted" if interrupted else "stop"
+            yield self._message(
+                LoggedMessage(
+                    role="assistant",
+                    content=tuple(step.content),
+                    provider="kimi",
+                    stop_reason=stop,
+                    usage=step.usage,
+                ),
+                step.timestamp,
+            )
+        for timestamp, result in step.results:
+            yield self._message(LoggedMessage(role="user", content=(result,)), timestamp)
+
+    def _message(self, message: LoggedMessage, timestamp: str) -> MessageEntry:
+        entry = MessageEntry(id=self._chain.draw(), timestamp=timestamp, message=message)
+        self._sent.append(self._chain.count)
+        return entry
+
+    def _prompt(self, payload: _Payload) -> MessageEntry:
+        content = tuple(openai.parts(payload.user_input, NAME, self._keep))
+        entry = self._message(LoggedMessage(role="user", content=content), self._time)
+        first = content[0] if content else None
+        if isinstance(first, Text) and first.text.startswith("/"):
+            self._sent.pop()  # a command is not in the context
+        return entry
+
+    def _result(self, payload: _Payload) -> Iterator[Entry]:
+        returned = payload.return_value or payload.result or _Returned()
+        given = list(openai.parts(returned.output, NAME, self._keep))
+        shown = self._contexts.results.get(payload.tool_call_id)
+        if shown is None:
+            words = [f"<system>{returned.message}</system>"] if returned.message else []
+            shown = "\n".join((*words, *filter(None, (openai.result_text(given),))))
+        result = ToolResult(
+            tool_use_id=payload.tool_call_id,
+            content=shown,
+            images=tuple(block for block in given if isinstance(block, Image)),
+            is_error=returned.is_error,
+        )
+        if self._step is not None and len(self._step.results) < _MOST_HELD:
+            self._step.results.append((self._time, result))
+            return
+        yield self._message(LoggedMessage(role="user", content=(result,)), self._time)
+
+    def _compacted(self, line: bytes) -> Iterator[Entry]:
+        index, self._compactions = self._compactions, self._compactions + 1
+        known = self._contexts.compactions
+        if index >= len(known):
+            yield self._opaque("CompactionEnd", line)
+            return
+        summary, stayed = known[index]
+        sent = self._sent[: len(self._sent) - stayed]
+        self._sent = self._sent[len(sent) :]
+        replaced = self._summaries.up_to(sent[-1] if sent else 0)
+        if replaced is None:
+            yield self._opaque("CompactionEnd", line)
+            return
+        yield CondensationEntry(
+            id=self._chain.draw(),
+            timestamp=self._time,
+            replaced=(replaced.lo, replaced.hi),
+            absorbs=replaced.absorbs,
+            summary=Summary(session_intent=summary),
+            tokens_before=0,
+            tokens_after=0,
+        )
+        self._summaries.told(replaced)
+
+    def _opaque(self, kind: str, line: bytes) -> UnknownEntry:
+        return UnknownEntry(
+            id=self._chain.draw(),
+            timestamp=self._time,
+            kind=f"{NAME}:{kind}",
+            raw={"record": kept(line)},
+        )
+
+
+_FOR_SCREEN: Final = frozenset(
+    {
+        "ApprovalRequest",
+        "ApprovalRequestResolved",
+        "ApprovalResponse",
+        "BtwBegin",
+        "BtwEnd",
+        "CompactionBegin",
+        "HookResolved",
+        "HookTriggered",
+        "MCPLoadingBegin",
+        "MCPLoadingEnd",
+        "Notification",
+        "PlanDisplay",
+        "QuestionRequest",
+        "ToolCallRequest",
+    }
+)
+
+
+FORMAT: Final = Format(
+    name=NAME,
+    title="Kimi CLI",
+    recognise=_recognise,
+    read=_read,
+    belongs=_belongs,
+    places=(Place(variable="KIMI_SHARE_DIR", default=".kimi", below="sessions"),),
+)
