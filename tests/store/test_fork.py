@@ -458,7 +458,7 @@ def test_a_fork_that_fails_leaves_nothing(
 ) -> None:
     parent, _ = with_blobs(store, tmp_path)
     before = everything_in(store.root)
-    for name in ("write_all", "give_name", "sync_directory", "sync_name"):
+    for name in ("write_all", "give_name", "sync_directory"):
         with monkeypatch.context() as patch:
 
             def fail(*given: object) -> None:

@@ -13,6 +13,7 @@ import errno
 import os
 import re
 import shutil
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,12 +22,12 @@ from typing import Final
 from awl.errors import AwlError
 from awl.log.blobs import Blobs
 from awl.log.file import (
+    folders_of,
     give_name,
     make_directories,
     open_locked,
     open_unborn,
     sync_directory,
-    sync_name,
     write_all,
 )
 
@@ -52,6 +53,7 @@ class Unborn:
         self._hidden = hidden
         self.blobs.directory = hidden.with_name(hidden.name + ".blobs")
         self._placed = self._born = False
+        self._syncs: list[_Sync] = []
 
     def write(self, data: bytes) -> None:
         """Append bytes."""
@@ -75,7 +77,16 @@ class Unborn:
                 return
             self.blobs.put(data)
 
-    def _publish(self) -> None:
+    def appear(self) -> None:
+        """Let the log be seen. It is durable when the block ends; until then there is time for
+        something else.
+
+        Raises:
+            FileExistsError: there is such a file.
+            OSError: it cannot be written.
+        """
+        if not self._over and os.path.lexists(self.path):  # nothing was touched so far
+            raise FileExistsError(errno.EEXIST, "File exists", str(self.path))
         os.fsync(self.fd)
         if self.blobs.directory.is_dir():
             sync_directory(self.blobs.directory)
@@ -84,8 +95,18 @@ class Unborn:
             self._hidden.replace(self.path)
         else:
             give_name(self._hidden, self.path)
-            self._born = True
-        sync_name(self.path)
+        self._born = True
+        # A disk takes hardly longer for several at once than for one.
+        self._syncs = [_Sync(folder) for folder in folders_of(self.path)]
+
+    def _settle(self) -> None:
+        if not self._born:
+            self.appear()
+        for sync in self._syncs:
+            sync.join()
+        for number, sync in enumerate(self._syncs):
+            if sync.error and (number == 0 or not isinstance(sync.error, PermissionError)):
+                raise sync.error
 
     def _place_blobs(self) -> None:
         """Give the blobs their folder, or move them into what is there of it already."""
@@ -101,13 +122,31 @@ class Unborn:
         sync_directory(self._place.parent)
 
     def _abandon(self, error: BaseException) -> None:
-        if self._born:
+        for sync in self._syncs:
+            sync.join()
+        if self._born and not self._over:
             self.path.unlink()
         # Where another process gave birth to this very log, the blobs are now its own.
         if self._placed and not isinstance(error, FileExistsError):
             shutil.rmtree(self._place, ignore_errors=True)
         shutil.rmtree(self.blobs.directory, ignore_errors=True)
         self._hidden.unlink(missing_ok=True)
+
+
+class _Sync(threading.Thread):
+    """Makes the names in a folder durable, in the background."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.error: OSError | None = None
+        self._folder = folder
+        self.start()
+
+    def run(self) -> None:
+        try:
+            sync_directory(self._folder)
+        except OSError as error:
+            self.error = error
 
 
 @contextmanager
@@ -129,9 +168,7 @@ def birth(path: Path, *, blobs: Path | None = None, over: bool = False) -> Itera
     unborn = Unborn(path, fd, hidden, blobs, over)
     try:
         yield unborn
-        if not over and os.path.lexists(path):  # nothing was touched so far
-            raise FileExistsError(errno.EEXIST, "File exists", str(path))
-        unborn._publish()
+        unborn._settle()
     except BaseException as error:
         with contextlib.suppress(OSError):
             unborn._abandon(error)

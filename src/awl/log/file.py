@@ -108,8 +108,11 @@ class LogFile:
         return log
 
     @classmethod
-    def open(cls, path: Path) -> LogFile:
-        """Lock an existing log and recover its tail.
+    def open(cls, path: Path, *, briefly: bool = False) -> LogFile:
+        """Lock an existing log and recover its tail. What was there is durable on return.
+
+        `briefly` is for one append, which makes what was there durable, too: nothing is synced
+        before it, and no hint is left who holds the log.
 
         Raises:
             SessionBusy: another process holds it.
@@ -118,13 +121,15 @@ class LogFile:
         """
         log = cls(path, open_locked(path))
         try:
-            log.recover()
-            with contextlib.suppress(PermissionError):
-                sync_name(path)
+            log.recover(settle=not briefly)
+            if not briefly:
+                with contextlib.suppress(PermissionError):
+                    sync_name(path)
         except BaseException:
             log._let_go()
             raise
-        log._name_owner()
+        if not briefly:
+            log._name_owner()
         return log
 
     def append(self, lines: bytes) -> int:
@@ -187,7 +192,7 @@ class LogFile:
             raise LogChanged(self.path, self.end, size)
         self._failed = b""
 
-    def recover(self) -> None:
+    def recover(self, *, settle: bool = True) -> None:
         """Find the last complete object, and keep aside what stands behind it."""
         end, has_newline = last_object(self.fd)
         if end == 0:
@@ -204,7 +209,8 @@ class LogFile:
             write_all(self.fd, b"\n")
         # Also where nothing was mended: the last writer may have been killed before it could sync
         # what is read and shown from here on.
-        os.fsync(self.fd)
+        if settle:
+            os.fsync(self.fd)
         self.end = end + (not has_newline)
         self._failed = b""
         self.recovery = Recovery(
@@ -410,11 +416,17 @@ def sync_directory(directory: Path) -> None:
         os.close(fd)
 
 
+def folders_of(path: Path) -> tuple[Path, Path, Path]:
+    """The folders whose syncs make the name of a log durable: its own, and those above it that awl
+    makes. Another process may have made them and been killed, or not have got to its syncs yet."""
+    return path.parent, path.parent.parent, path.parent.parent.parent
+
+
 def sync_name(path: Path) -> None:
-    """Make the name of a log durable, and those of the folders above it that awl makes: another
-    process may have made them and been killed, or not have got to its syncs yet."""
-    sync_directory(path.parent)
-    for folder in (path.parent.parent, path.parent.parent.parent):
+    """Make the name of a log durable."""
+    folder, *above = folders_of(path)
+    sync_directory(folder)
+    for folder in above:
         with contextlib.suppress(PermissionError):  # it may be passed through, and not be read
             sync_directory(folder)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from awl.conversation import ModelRef
-from awl.entries import TitleEntry
+from awl.entries import ForkPointEntry, TitleEntry
 from awl.errors import AmbiguousId, AwlError, NoLog, NoSuchEntry, SessionNotFound
 from awl.index.catalog import SHORTEST_PREFIX, Catalog
 from awl.index.conversations import Logless
@@ -111,30 +111,34 @@ class Store:
             SessionNotFound, AmbiguousId, NotASession, OSError.
         """
         from awl.session import Session  # lists do without it
-        from awl.store.fork import fork, tell
+        from awl.store.fork import Cut, fork, note_in
 
         if isinstance(source, Session):
             return self._fork_open(source, at)
         parent = source if isinstance(source, Path) else self.find(source)
         if not isinstance(parent, Path):
             return self._fork_logless(parent, at)
-        child, point, cut = fork(self.root, parent, at)
-        with contextlib.suppress(AwlError, OSError):  # the child's header says it, too
-            self._mended += tell(parent, point, cut)
-        return child
+
+        def tell(point: ForkPointEntry, cut: Cut) -> None:
+            with contextlib.suppress(AwlError, OSError):  # the child's header says it, too
+                self._mended += note_in(parent, point, cut)
+
+        return fork(self.root, parent, at, tell)
 
     def _fork_open(self, session: Session, at: int | None) -> Path:
-        from awl.store.fork import fork
+        from awl.store.fork import Cut, fork
 
         if not session.resumable:
             raise AwlError("nothing of this conversation was written yet: there is nothing to fork")
         if not session.kept:
             raise NoLog(session.id)
         session.flush()
-        child, point, _ = fork(self.root, session.path, at)
-        with contextlib.suppress(AwlError, OSError):
-            session.append(point)
-        return child
+
+        def tell(point: ForkPointEntry, cut: Cut) -> None:
+            with contextlib.suppress(AwlError, OSError):
+                session.append(point)
+
+        return fork(self.root, session.path, at, tell)
 
     def _fork_logless(self, parent: Logless, at: int | None) -> Path:
         from awl.logless import given_log

@@ -9,6 +9,7 @@ last newline never changes.
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,7 +19,7 @@ from awl.entries import ForkedFrom, ForkPointEntry, Header
 from awl.errors import NoSuchEntry
 from awl.log.birth import birth, sweep
 from awl.log.blobs import Blobs
-from awl.log.file import LogFile, is_locked
+from awl.log.file import FIRST_READ, LogFile, is_locked
 from awl.log.line import BadLine, decode_outer, encode
 from awl.log.names import log_path, new_session_id, now
 from awl.log.scan import read_at, scan
@@ -45,10 +46,10 @@ class Cut(NamedTuple):
     leaf: str | None = None
 
 
-def fork(root: Path, parent: Path, at: int | None) -> tuple[Path, ForkPointEntry, Cut]:
-    """Make a child of a log, complete or not at all.
-
-    Returns the child's log, what its parent is to be told, and where it was cut.
+def fork(
+    root: Path, parent: Path, at: int | None, tell: Callable[[ForkPointEntry, Cut], None]
+) -> Path:
+    """Make a child of a log, complete or not at all, and tell its parent. Returns the child's log.
 
     Raises:
         NoSuchEntry: `at` is outside the log, or damaged; the error names what is there.
@@ -75,10 +76,12 @@ def fork(root: Path, parent: Path, at: int | None) -> tuple[Path, ForkPointEntry
             names = blobs.names()
             for name in names if at is None or not names else names & blobs_named(fd, cut.end):
                 child.adopt(blobs.directory / name)
-    return path, ForkPointEntry(new_session_id=header.id, at=cut.seq), cut
+            child.appear()
+            tell(ForkPointEntry(new_session_id=header.id, at=cut.seq), cut)
+    return path
 
 
-def tell(parent: Path, child: ForkPointEntry, cut: Cut) -> list[str]:
+def note_in(parent: Path, point: ForkPointEntry, cut: Cut) -> list[str]:
     """Record a fork in its parent's log, unless someone holds that. Returns what a person should
     know of it.
 
@@ -88,12 +91,12 @@ def tell(parent: Path, child: ForkPointEntry, cut: Cut) -> list[str]:
     if is_locked(parent):
         return []
     check_first_line(parent)
-    log = LogFile.open(parent)
+    log = LogFile.open(parent, briefly=True)
     try:
         leaf, seq = _leaf(log, cut)
         # Nobody has read all ids that were drawn; this one is named by none but the next entry.
         entry = msgspec.structs.replace(
-            child, id=secrets.token_hex(4), parent_id=leaf, timestamp=now(), seq=seq
+            point, id=secrets.token_hex(4), parent_id=leaf, timestamp=now(), seq=seq
         )
         log.append(encode(entry))
         return recovery_notices(log)
@@ -146,28 +149,23 @@ def _leaf(log: LogFile, cut: Cut) -> tuple[str | None, int]:
 
 
 def _last(fd: int, end: int, newline: bool) -> tuple[str, int] | None:
-    """The id and the seq of the entry on the last line of a log's first `end` bytes; None where
-    that line alone does not tell them for sure.
-
-    It does where there are as many entries as the seq says: nothing is repeated, nothing lost.
-    """
-    start = line_start(fd, end - newline)
+    """The id and the seq of the last entry in a log's first `end` bytes; None where its last lines
+    do not tell them for sure: where some are damaged, repeated or out of order, or have no seq."""
+    start = max(0, end - FIRST_READ)
+    lines = read_at(fd, end - start, start).removesuffix(b"\n").split(b"\n")[1:]
+    if not lines:
+        start = line_start(fd, end - newline)
+        lines = [read_at(fd, end - newline - start, start)]
     try:
-        entry = decode_outer(read_at(fd, end - newline - start, start))
+        entries = [decode_outer(line) for line in lines]
     except BadLine:
         return None
-    if isinstance(entry, Header) or not 0 < entry.seq <= LARGEST:
+    seqs = [0 if isinstance(entry, Header) else entry.seq for entry in entries]
+    first = seqs[0] if start else 1
+    in_order = seqs == list(range(first, first + len(seqs)))
+    if not in_order or not 0 < seqs[-1] <= LARGEST or len({one.id for one in entries}) < len(seqs):
         return None
-    return (entry.id, entry.seq) if _lines(fd, start) == entry.seq else None
-
-
-def _lines(fd: int, end: int) -> int:
-    """How many newlines there are in the first `end` bytes."""
-    at = count = 0
-    while at < end and (block := read_at(fd, min(1 << 18, end - at), at)):
-        count += block.count(b"\n")
-        at += len(block)
-    return count
+    return entries[-1].id, seqs[-1]
 
 
 def _place(root: Path, parent: Path, header: Header, *, sound: bool) -> Path:
