@@ -145,7 +145,7 @@ class Story:
     @property
     def asked(self) -> ModelRef:
         """Whom an answer would come from: the model that the last user message went to."""
-        return self.session.state._path.submitted
+        return self.session.state.submitted
 
     # -- what people and models do ---------------------------------------------------------------
 

@@ -339,11 +339,13 @@ def test_an_open_that_fails_leaves_the_session_unlocked(tmp_path: Path) -> None:
 def test_an_id_that_was_drawn_before_is_drawn_again(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    drawn = iter(["aaaaaaaa", "aaaaaaaa", "bbbbbbbb", "bbbbbbbb", "aaaaaaaa", "cccccccc"])
-    monkeypatch.setattr(secrets, "token_hex", lambda size: next(drawn))
     session.append_message(PROMPT)
+    lead = str(session.leaf_id)[:2]
+    drawn = iter([f"{n:06x}" for n in (1, 1, 2, 2, 1, 3)])
+    monkeypatch.setattr(secrets, "token_bytes", lambda size: bytes.fromhex(next(drawn)))
+    session.append_message(ANSWER)
     ids = session.append_many([session.message_entry(m) for m in (ANSWER, PROMPT)])
-    assert ids == ["bbbbbbbb", "cccccccc"]
+    assert ids == [f"{lead}000002", f"{lead}000003"]
 
 
 def test_turns_count_prompts_and_everything_in_them_carries_their_number(session: Session) -> None:

@@ -13,15 +13,17 @@ from typing import Final
 
 import msgspec
 
-from awl.entries import VERSION, Header
+from awl.entries import VERSION, CondensationEntry, Header
 from awl.errors import AwlError, NewerFormat, NotASession
 from awl.log.file import LogFile, lost_lines
 from awl.log.line import decode
 from awl.log.names import cwd_of_label, header_of_name, parse_log_name
-from awl.log.scan import BLOCK, BOM, read_at, scan
-from awl.state import Finding, State
+from awl.log.scan import BOM, CHUNK, Line, Reader, read_at
+from awl.state import LARGEST, Finding, State
 
-_CONDENSED: Final = b'{"type":"condensation"'
+_CONDENSED: Final = b'\n{"type":"condensation"'
+_CONTEXT: Final = 4 << 20  # bytes of the largest, of which some have been condensed away
+_SURELY_CONDENSED: Final = 256 << 20  # bytes of a log
 _NO_HEADER: Final = "its first line is no session header and its name tells no session id"
 
 
@@ -72,31 +74,41 @@ def replay(
 ) -> tuple[State, int]:
     """The state of an open log, and the number of its last line.
 
-    `lazily` leaves bodies that the fold does not need on disk: by default where a condensation
-    makes that likely to pay.
+    `lazily` leaves bodies on disk, and reads those that the fold turns out to need: by default up
+    to where the last condensation makes that likely to pay.
     """
     state = State(read=fd_reader(fd))
-    if lazily is None:
-        lazily = _holds(fd, _CONDENSED)
+    left = _condensed_up_to(fd) if lazily is None else LARGEST * lazily
     collecting = gc.isenabled()
     gc.disable()  # nothing that is read is garbage, and looking for it costs as much as reading
-    last = 0
     try:
-        for line in scan(fd, outer=lazily):
-            state.add(line)
-            last = line.line
+        last = _take_all(fd, state, left)
+        if state.header is None:
+            if not state.entries:
+                empty = os.fstat(fd).st_size == 0
+                raise NotASession(path, "it is empty" if empty else "its only line is incomplete")
+            state.header = _rebuilt_header(path)
+            rebuilt = "no session header: rebuilt from the file's name and what follows"
+            state.findings.insert(0, Finding(1, rebuilt))
+        state.settle(lost_lines)
     finally:
         if collecting:
             gc.enable()
-    if state.header is None:
-        if not state.entries:
-            empty = os.fstat(fd).st_size == 0
-            raise NotASession(path, "it is empty" if empty else "its only line is incomplete")
-        state.header = _rebuilt_header(path)
-        rebuilt = "no session header: rebuilt from the file's name and what follows"
-        state.findings.insert(0, Finding(1, rebuilt))
-    state.settle(lost_lines)
     return state, last
+
+
+def _take_all(fd: int, state: State, left: int) -> int:
+    """Take in all lines; the bodies up to the seq `left` stay on disk. Returns the number of the
+    last line."""
+    reader = Reader(fd)
+    last = 0
+    while batch := reader.read():
+        state.take(batch, skim=state.next_seq <= left)
+        gc.collect(0)  # takes what was read off the collector's list, while it is at hand
+        last = batch.last or last
+        if not state.entries and not left:
+            state.settle()  # from here on the path is folded while its entries come in
+    return last
 
 
 def _rebuilt_header(path: Path) -> Header:
@@ -107,16 +119,32 @@ def _rebuilt_header(path: Path) -> Header:
     return msgspec.structs.replace(header, cwd=cwd_of_label(path.parent.name))
 
 
-def _holds(fd: int, needle: bytes) -> bool:
-    """Whether the file has a line that begins with these bytes."""
-    needle = b"\n" + needle
-    offset, kept = 0, b""
-    while block := read_at(fd, BLOCK, offset):
-        if needle in kept + block[: len(needle)] or needle in block:
-            return True
-        offset += len(block)
-        kept = block[-len(needle) :]
-    return False
+def _condensed_up_to(fd: int) -> int:
+    """Up to which seq the last condensation replaces what came before it; 0 where none is found.
+
+    What follows the last condensation fits into a model's context, or nearly so. So it is looked
+    for in the last part of the log, and in all of one that has grown so far that there must be one.
+    """
+    end = size = os.fstat(fd).st_size
+    least = max(0, size - max(size // 16, _CONTEXT)) if size < _SURELY_CONDENSED else 0
+    behind = b""
+    while end > least:
+        start = max(least, end - CHUNK)
+        data = read_at(fd, end - start, start) + behind
+        at = data.rfind(_CONDENSED)
+        if at >= 0:
+            return _replaced_up_to(fd, start + at + 1)
+        end, behind = start, data[: len(_CONDENSED)]
+    return 0
+
+
+def _replaced_up_to(fd: int, start: int) -> int:
+    """The last seq that the condensation on the line at a byte replaces; 0 if it is none."""
+    batch = Reader(fd, start).read()
+    found = batch.one(0) if batch else None
+    if isinstance(found, Line) and isinstance(found.entry, CondensationEntry):
+        return found.entry.replaced[1]
+    return 0
 
 
 def check_first_line(path: Path) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import os
-import secrets
 import shutil
 import threading
 from collections.abc import Iterator, Sequence
@@ -526,12 +525,8 @@ class Session:
         self, entries: Sequence[Entry], parent: str | None, seq: int, turn: int
     ) -> list[Entry]:
         stamped: list[Entry] = []
-        drawn: set[str] = set()
         for entry in entries:
-            entry_id = secrets.token_hex(4)
-            while entry_id in drawn or self._state.find(entry_id) is not None:
-                entry_id = secrets.token_hex(4)
-            drawn.add(entry_id)
+            entry_id = self._state.unused_id()
             turn += _begins_turn(entry)
             goes_back = isinstance(entry, RewindEntry)
             stamped.append(

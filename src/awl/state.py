@@ -1,9 +1,10 @@
 """The fold: what a session is, computed from its entries and from nothing else.
 
 `State.add` takes the readable lines of a log in file order and keeps what is file-wide;
-`State.settle` walks the path from the last entry to the root and folds it into the conversation.
-`State.fold` does both for one entry that was just written. All three use one rule for each entry,
-so a replayed state equals the live one. No clock, no config, no model and no tool is asked.
+`State.settle` folds the path from the root to the last entry into the conversation (`awl.path`).
+`State.take` does both for many lines at once, `State.fold` for one entry that was just written. All
+of them use one rule for each entry, so a replayed state equals the live one. No clock, no config,
+no model and no tool is asked.
 """
 
 from __future__ import annotations
@@ -11,134 +12,89 @@ from __future__ import annotations
 import base64
 import contextlib
 import os
-from array import array
-from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, cast
 
-import msgspec
-
-from awl.conversation import (
-    ContentBlock,
-    Conversation,
-    Message,
-    ModelRef,
-    Role,
-    Text,
-    Thinking,
-    ToolResult,
-    ToolUse,
-    text_message,
-)
+from awl.conversation import Conversation, Message, ModelRef, ToolResult
 from awl.entries import (
     UNSTAMPED,
-    CompactionEntry,
     CondensationEntry,
     CwdChangeEntry,
     Entry,
     GapEntry,
     Header,
     ImportEntry,
+    KnownEntry,
     LabelEntry,
     LoggedMessage,
     MessageEntry,
-    ModelChangeEntry,
-    NoteEntry,
-    PartialBlock,
     PartialEntry,
     RewindEntry,
-    Summary,
     TitleEntry,
     ToolCallEntry,
     ToolResultEntry,
     Usage,
 )
-from awl.log.line import Outer, OuterMessage, decode
-from awl.log.scan import Damage, Line
+from awl.log.line import (
+    REFUSED,
+    Outer,
+    OuterMessage,
+    decode_outer,
+    decode_roughly,
+    skim,
+)
+from awl.log.scan import Batch, Damage, Line
+from awl.path import (
+    CUT_SHORT,
+    NO_MODEL,
+    Call,
+    Finding,
+    Item,
+    ItemKind,
+    Path,
+    asked_by,
+    gap_text,
+    import_text,
+    summary_text,
+)
+from awl.table import (
+    ASSISTANT,
+    PARTIAL,
+    ROOT,
+    SYSTEM,
+    TOOL_CALL,
+    TOOL_RESULT,
+    Column,
+    Ramp,
+    Shape,
+    Table,
+)
 
-ROOT = -1
-"""The position before the first entry."""
+__all__ = [
+    "CUT_SHORT",
+    "LARGEST",
+    "NO_MODEL",
+    "ROOT",
+    "Call",
+    "CallStatus",
+    "Finding",
+    "Item",
+    "ItemKind",
+    "State",
+    "Tokens",
+    "entry_type",
+    "gap_text",
+    "import_text",
+    "is_prompt",
+    "prompts_in",
+    "summary_text",
+]
 
 LARGEST = 1 << 53
 """The largest seq and turn id that is believed: what every JSON reader holds exactly."""
 
-NO_MODEL = ModelRef("", "")
-
-CUT_SHORT = frozenset({"aborted", "error"})
-"""The stop reasons of an answer that is not whole."""
-
 CallStatus = Literal["finished", "unknown", "not_started"]
-
-
-@dataclass(slots=True, eq=False)
-class Call:
-    """A tool call on the path, and what the log knows of it.
-
-    `position` is that of the message that made it. `live`: awl recorded its turn as it happened.
-    `cut`: a fork or a rewind came before its batch was complete. `until` is the position of the
-    next prompt. `recorded` is a result that was logged while others were open; `result` is the one
-    in the user message, which is what a model saw; `answered_seq` is that of the one that counts.
-    """
-
-    use: ToolUse
-    position: int
-    seq: int
-    live: bool
-    cut: bool = False
-    until: int | None = None
-    recorded: ToolResultEntry | None = None
-    result: ToolResult | None = None
-    answered_seq: int = 0
-
-    def answer(self) -> ToolResult | None:
-        """The real result, wherever it was recorded."""
-        if self.result is not None or self.recorded is None:
-            return self.result
-        entry = self.recorded
-        return ToolResult(
-            tool_use_id=entry.tool_use_id,
-            content=entry.content,
-            images=entry.images,
-            is_error=entry.is_error,
-            duration_ms=entry.duration_ms,
-            output=entry.output,
-        )
-
-
-ItemKind = Literal["message", "partial", "summary", "import", "gap", "note"]
-
-
-@dataclass(slots=True, frozen=True)
-class Item:
-    """One message of the conversation and where it comes from.
-
-    `asked` is whom the request was submitted to that an assistant message answers, or that a user
-    message made.
-    """
-
-    kind: ItemKind
-    message: Message
-    position: int
-    seq: int
-    asked: ModelRef
-    stop_reason: str | None = None
-    calls: tuple[Call, ...] = ()
-
-    @property
-    def cut_short(self) -> bool:
-        """Whether it is an answer that was cancelled or broke off: none of its calls ran."""
-        return self.stop_reason in CUT_SHORT
-
-
-class Finding(msgspec.Struct, frozen=True):
-    """Something in the log that is not as awl writes it, although it can be read."""
-
-    line: int
-    text: str
-
-    def __str__(self) -> str:
-        return f"line {self.line}: {self.text}"
 
 
 @dataclass(slots=True)
@@ -150,29 +106,13 @@ class Tokens:
     inherited_input: int = 0
     inherited_output: int = 0
 
-
-@dataclass(slots=True)
-class _Path:
-    """What the entries from the root to the leaf fold into.
-
-    `asked` is the active model; `submitted` whom the last user message went to, which is whom an
-    answer belongs to. `ranges` are the accepted condensations: lo, hi and the entry's position;
-    `placed` those whose summary stands in its place, and `absorbed` those that have none any more.
-    """
-
-    positions: list[int] = field(default_factory=list)
-    items: list[Item] = field(default_factory=list)
-    asked: ModelRef = NO_MODEL
-    submitted: ModelRef = NO_MODEL
-    thinking_level: str | None = None
-    open_calls: list[Call] = field(default_factory=list)
-    partials: list[PartialBlock] = field(default_factory=list)
-    partial_at: int = ROOT
-    cleared: set[int] = field(default_factory=set)
-    ranges: list[tuple[int, int, int]] = field(default_factory=list)
-    placed: set[int] = field(default_factory=set)
-    absorbed: set[int] = field(default_factory=set)
-    findings: list[Finding] = field(default_factory=list)
+    def count(self, input_tokens: int, output_tokens: int, *, own: bool) -> None:
+        if own:
+            self.own_input += input_tokens
+            self.own_output += output_tokens
+        else:
+            self.inherited_input += input_tokens
+            self.inherited_output += output_tokens
 
 
 def _unreadable(start: int, end: int) -> bytes:
@@ -190,18 +130,9 @@ class State:
         self, header: Header | None = None, read: Callable[[int, int], bytes] = _unreadable
     ) -> None:
         self.header = header
-        self.read = read
-        self.entries: list[Entry | Outer] = []
-        self.parents: list[int] = []
-        self.seqs: list[int] = []
-        self.lines = array("Q")
-        self.starts = array("Q")
-        self.ends = array("Q")
         self.damage: list[Damage] = []
         self.findings: list[Finding] = []
         self.gaps: dict[int, str] = {}
-        self._marked: list[int] = []  # where a repair left a mark for what it could not read
-        self.started: set[str] = set()
         self.labels: dict[str, str] = {}
         self.given_title: str | None = None
         self.changed_cwd: str | None = None
@@ -210,16 +141,21 @@ class State:
         self.turn = 0
         self.updated = header.timestamp if header else ""
         self.lost = 0
+        self.last_submitted = NO_MODEL
+        self._table = Table(read)
+        self._last_id: str | None = None
         self._last_seq = 0
         self._skipped = 0  # seqs that a writer passed over for lines that recovery had cut
         self._unread_since = 0
-        self._latest: dict[str, int] = {}
-        self._repeated: set[tuple[str, int]] = set()
+        self._seen: set[tuple[str, int]] | None = None  # once a seq did not grow
         self._damaged_before: list[int] = []  # for each damage, how many entries precede it
-        self.last_submitted = NO_MODEL
         self._bridges: dict[str, tuple[int, str]] = {}
         self._explained: set[int] = set()  # damage that held a parent which is accounted for
-        self._path = _Path()
+        self._marked: list[int] = []  # where a repair left a mark for what it could not read
+        self._condensations: list[int] = []
+        self._started: set[str] = set()
+        self._newly_started: list[str] = []
+        self._path: Path | None = None  # None where it is to be walked anew
 
     # -- folding ---------------------------------------------------------------------------------
 
@@ -227,41 +163,55 @@ class State:
         """Take in the next line of the file. Returns its position if it is a new entry."""
         if isinstance(line, Damage):
             self.damage.append(line)
-            self._damaged_before.append(len(self.entries))
+            self._damaged_before.append(len(self._table))
             self._unread_since += line.acknowledged
             return None
         entry = line.entry
         if isinstance(entry, Header):
-            if self.header is None and not self.entries:
+            if self.header is None and not self._table:
                 self.header = entry
                 self.updated = entry.timestamp
+                self._path = None
             elif line.start:
                 self._find(line.line, "another session header: ignored")
             return None
-        position = len(self.entries)
-        known = self._latest.get(entry.id)
+        position = len(self._table)
         expected = self.next_seq
         seq = entry.seq if 0 < entry.seq <= LARGEST else expected
-        if known is not None:
-            if self.seqs[known] == seq or (entry.id, seq) in self._repeated:
+        if seq <= self._last_seq:  # only such a line can have been seen before
+            if (entry.id, seq) in self._all_seen():
                 self._find(line.line, f"entry {entry.id} (seq {seq}) again: ignored")
                 return None
-            self._repeated.add((entry.id, self.seqs[known]))
-        if seq <= self._last_seq:
             self._find(line.line, f"seq {seq} does not grow (after {self._last_seq})")
-        self.parents.append(self._parent(entry, position, line.line))
+        parent = self._parent(entry, position, line.line)
         if seq > expected and position not in self.gaps:
             self._skipped += seq - expected
-        self.entries.append(entry)
-        self.seqs.append(seq)
-        self.lines.append(line.line)
-        self.starts.append(line.start)
-        self.ends.append(line.end)
-        self._latest[entry.id] = position
+        self._table.append(entry, seq, parent, line.line, line.start, line.end)
+        if self._seen is not None:
+            self._seen.add((entry.id, seq))
+        self._last_id = entry.id
         self._last_seq = max(self._last_seq, seq)
         self._unread_since = 0
-        self._note(entry, seq)
+        self._note(entry, position, seq)
         return position
+
+    def take(self, batch: Batch, *, skim: bool = False) -> None:
+        """Take in the next lines of the file; with `skim`, most bodies stay there. A path that is
+        folded up to the leaf stays so as long as what comes follows it."""
+        at = base = 0
+        rough: list[KnownEntry | Outer] = []
+        while at < len(batch.lines):
+            if skim:
+                at += self._skim_run(batch, at)
+            else:
+                if at - base >= len(rough):
+                    base, rough = at, decode_roughly(batch.lines[at:], outer=False)
+                at += self._take_run(batch, at, cast(list[Entry], rough[at - base :]))
+            if at < len(batch.lines):
+                found = batch.one(at, outer=skim)
+                if found is not None:
+                    self._follow(self.add(found))
+                at += 1
 
     def settle(self, lost_lines: int = 0) -> None:
         """Fold the path that ends in the last entry; `lost_lines` as recovery counted them.
@@ -270,23 +220,83 @@ class State:
         followed count still.
         """
         self.lost = max(0, lost_lines - self._skipped)
-        self._walk()
+        if self._path is None:
+            self._walk()
 
     def fold(self, line: Line) -> None:
         """Take in an entry that was just written to the end of the file."""
         self.lost = 0
-        leaf = self.leaf
-        position = self.add(line)
-        if position is None:
-            return
-        path = self._path
-        if self.parents[position] == leaf and not isinstance(
-            self.entries[position], CondensationEntry
-        ):
-            path.positions.append(position)
-            self._step(path, position)
-        else:
+        self._follow(self.add(line))
+        if self._path is None:
             self._walk()
+
+    def _take_run(self, batch: Batch, first: int, entries: list[Entry]) -> int:
+        """Take in as many entries, of the lines from `first` on, as follow one another as awl
+        writes them, and are of the types that there are most of. Returns how many those were."""
+        run = _Run(self._last_id, self.next_seq, self.turn, self.last_submitted)
+        run.entries(entries[: self._most(len(entries))])
+        count = run.seq - self.next_seq
+        if count:
+            line, start, end = self._place(batch, first, count)
+            self._table.extend(entries[:count], self.next_seq, line, start, end)
+            if self._seen is not None:
+                self._seen.update((entry.id, entry.seq) for entry in entries[:count])
+            self._add_up(run, count, reversed(entries[:count]))
+        return count
+
+    def _skim_run(self, batch: Batch, first: int) -> int:
+        """The same, but the bodies stay on disk."""
+        lines = batch.lines[first : first + self._most(len(batch.lines))]
+        run = _Run(self._last_id, self.next_seq, self.turn, self.last_submitted)
+        run.skim(lines, self._table)
+        count = len(run.ids)
+        if count:
+            line, start, end = self._place(batch, first, count)
+            self._table.extend_on_disk(run.codes, run.ids, self.next_seq, line, start, end)
+            if self._seen is not None:
+                self._seen.update(zip(run.ids, range(self.next_seq, run.seq), strict=True))
+            self._add_up(run, count, map(_outer, reversed(lines[:count])))
+        return count
+
+    def _most(self, count: int) -> int:
+        """How many entries may be taken in at once: a fork's own begin anew, and seqs end."""
+        ends = self.forked_at if self.next_seq <= self.forked_at else LARGEST
+        return max(0, min(count, ends + 1 - self.next_seq))
+
+    def _place(self, batch: Batch, first: int, count: int) -> tuple[int, int, int]:
+        """The number of the first of these lines, and the bytes [start, end) of all."""
+        return batch.number + first, batch.start_of(first), batch.start_of(first + count)
+
+    def _add_up(self, run: _Run, count: int, latest_first: Iterator[Entry | Outer]) -> None:
+        """Note what a run of entries, which are in the table by now, adds up to."""
+        own = self.next_seq > self.forked_at
+        self.tokens.count(run.input_tokens, run.output_tokens, own=own)
+        self._newly_started += run.started
+        self.message_count += run.messages
+        self.turn, self.last_submitted = run.turn, run.submitted
+        for entry in latest_first:
+            if entry.timestamp and entry_type(entry) != "partial":
+                self.updated = entry.timestamp
+                break
+        self._last_id, self._last_seq = run.last_id, run.seq - 1
+        self._unread_since = 0
+        if self._path is not None:
+            self._path.extend(len(self._table) - count, len(self._table))
+
+    def _follow(self, position: int | None) -> None:
+        """Fold an entry that was just taken in, if the path is folded up to it and leads on."""
+        if position is None or self._path is None:
+            return
+        leads_on = self._table.parents[position] == self._path.tip
+        if not leads_on or position in self._condensations[-1:]:
+            self._path = None
+        else:
+            self._path.extend(position, position + 1)
+
+    def _all_seen(self) -> set[tuple[str, int]]:
+        if self._seen is None:
+            self._seen = set(zip(self._table.ids, self._table.seqs, strict=True))
+        return self._seen
 
     def _find(self, line: int, text: str) -> None:
         self.findings.append(Finding(line, text))
@@ -295,9 +305,9 @@ class State:
         name = entry.parent_id
         if name is None:
             return ROOT
-        if name == UNSTAMPED:
+        if name in (UNSTAMPED, self._last_id):
             return position - 1
-        found = self._latest.get(name)
+        found = self._table.ids.find(name)
         if found is not None:
             return found
         if name not in self._bridges:
@@ -330,15 +340,14 @@ class State:
         return at, "[awl: the point gone back to is missing from the log]"
 
     def _last_prompt(self) -> int:
-        for position in range(len(self.entries) - 1, ROOT, -1):
-            entry = self.entries[position]
-            if entry_type(entry) == "message":
+        for position in range(len(self._table) - 1, ROOT, -1):
+            if self._table.shape(position).role == "user":
                 body = self.body(position)
                 if isinstance(body, MessageEntry) and is_prompt(body.message.said()):
                     return position
         return ROOT
 
-    def _note(self, entry: Entry | Outer, seq: int) -> None:
+    def _note(self, entry: Entry | Outer, position: int, seq: int) -> None:
         """What counts wherever in the tree it stands."""
         if entry.turn_id is not None and entry.turn_id <= LARGEST:
             self.turn = max(self.turn, entry.turn_id)
@@ -352,13 +361,15 @@ class State:
             logged = _logged(entry)
             usage = logged.usage
             if logged.role == "user":
-                self.last_submitted = _asked(self.last_submitted, entry)
+                spoken = cast(MessageEntry | Outer, entry)
+                self.last_submitted = asked_by(self.last_submitted, spoken)
+        elif kind == "toolCall":
+            self._newly_started.append(cast(str, cast(ToolCallEntry | Outer, entry).tool_use_id))
         elif isinstance(entry, CondensationEntry):
             usage = entry.usage
+            self._condensations.append(position)
         elif isinstance(entry, GapEntry):
-            self._marked.append(len(self.entries) - 1)
-        elif isinstance(entry, ToolCallEntry):
-            self.started.add(entry.tool_use_id)
+            self._marked.append(position)
         elif isinstance(entry, TitleEntry):
             self.given_title = entry.title
         elif isinstance(entry, LabelEntry):
@@ -366,233 +377,81 @@ class State:
         elif isinstance(entry, CwdChangeEntry):
             self.changed_cwd = _directory(entry.cwd, entry.cwd_bytes)
         if usage is not None:
-            if seq <= self.forked_at:
-                self.tokens.inherited_input += usage.input
-                self.tokens.inherited_output += usage.output
-            else:
-                self.tokens.own_input += usage.input
-                self.tokens.own_output += usage.output
+            self.tokens.count(usage.input, usage.output, own=seq > self.forked_at)
 
     def _walk(self) -> None:
-        path = _Path(asked=self._header_model(), submitted=self._header_model())
-        position = self.leaf
-        while position != ROOT:
-            path.positions.append(position)
-            position = self.parents[position]
-        path.positions.reverse()
-        self._accept_ranges(path)
-        for position in path.positions:
-            self._step(path, position)
-        self._path = path
+        model = NO_MODEL
+        if self.header is not None:
+            model = ModelRef(self.header.provider, self.header.model, self.header.endpoint)
+        self._path = Path.walked(self._table, self.gaps, model, self.forked_at, self._condensations)
 
-    def _accept_ranges(self, path: _Path) -> None:
-        seqs: list[int] | None = None
-        for position in path.positions:
-            entry = self.entries[position]
-            if not isinstance(entry, CondensationEntry):
-                continue
-            if seqs is None:
-                seqs = sorted(self.seqs[at] for at in path.positions)
-            lo, hi = entry.replaced
-            wrong = _range_fault(lo, hi, self.seqs[position], seqs, path.ranges)
-            if wrong:
-                line = self.lines[position]
-                path.findings.append(Finding(line, f"condensation of {lo}-{hi} {wrong}: ignored"))
-            else:
-                if entry.absorbs and self._will_stand(path, lo, hi):
-                    earlier = {self.seqs[at]: at for _, _, at in path.ranges}
-                    path.absorbed.update(earlier[seq] for seq in entry.absorbs if seq in earlier)
-                path.ranges.append((lo, hi, position))
-        path.ranges.sort()
-
-    def _will_stand(self, path: _Path, lo: int, hi: int) -> bool:
-        """Whether there is something in a range in whose place its summary stands."""
-        return any(
-            lo <= self.seqs[position] <= hi and self._can_be_replaced(position)
-            for position in path.positions
-        )
-
-    def _can_be_replaced(self, position: int) -> bool:
-        """System text and other summaries stay where they are."""
-        entry = self.entries[position]
-        if isinstance(entry, CondensationEntry):
-            return False
-        return entry_type(entry) != "message" or _logged(entry).role != "system"
-
-    def range_faults(self, ranges: Sequence[tuple[int, int]], after: int) -> list[str | None]:
-        """Why condensations that follow the entry at position `after`, one after another, cannot
-        replace these seqs; None for each that can."""
-        path = _Path(positions=self.path_to(after))
-        self._accept_ranges(path)
-        seqs = sorted(self.seqs[at] for at in path.positions)
-        faults = []
-        for lo, hi in ranges:
-            faults.append(_range_fault(lo, hi, self.next_seq, seqs, path.ranges))
-            path.ranges.append((lo, hi, after))
-        return faults
-
-    def _step(self, path: _Path, position: int) -> None:
-        """Fold one entry of the path. The only place that says what an entry does to it."""
-        entry = self.entries[position]
-        seq = self.seqs[position]
-        condensation = self._condensation(path, seq) if path.ranges else None
-        if condensation is None and position in self.gaps:
-            gap = text_message("system", self.gaps[position])
-            path.items.append(Item("gap", gap, position, seq, path.asked))
-            path.submitted = NO_MODEL  # what is lost may say whom the next answer comes from
-        for call in path.open_calls:
-            if call.until is None and (
-                isinstance(entry, RewindEntry) or seq > self.forked_at >= call.seq
-            ):
-                call.cut = True
-        if isinstance(entry, ModelChangeEntry):
-            path.asked = ModelRef(entry.provider, entry.model, entry.endpoint)
-            path.thinking_level = entry.thinking_level
-        elif isinstance(entry, CompactionEntry):
-            path.cleared.update(entry.cleared)
-        kind = entry_type(entry)
-        if condensation is not None:
-            self._replaced(path, position, condensation)
-        elif kind == "message":
-            self._message(path, position)
-        elif kind == "partial":
-            body = self._body_kept(position)
-            assert isinstance(body, PartialEntry)
-            if not path.partials:
-                path.partial_at = position
-            path.partials.extend(body.content)
-        elif kind == "toolResult":
-            self._recorded(path, self._body_kept(position), seq)
-        elif isinstance(entry, ImportEntry) and entry.source == "legacy":
-            message = text_message("system", import_text(entry))
-            path.items.append(Item("import", message, position, seq, path.asked))
-        elif isinstance(entry, NoteEntry):
-            said = Message("user", (Text(text=entry.text), *entry.images))
-            path.items.append(Item("note", said, position, seq, path.asked))
-        elif isinstance(entry, GapEntry):
-            gap = text_message("system", f"[awl: {gap_text(entry)}]")
-            path.items.append(Item("gap", gap, position, seq, path.asked))
-            path.submitted = NO_MODEL
-
-    def _condensation(self, path: _Path, seq: int) -> int | None:
-        """The position of the condensation that replaces this seq."""
-        index = bisect_right(path.ranges, (seq, 1 << 62, 0)) - 1
-        if index >= 0 and path.ranges[index][1] >= seq:
-            return path.ranges[index][2]
-        return None
-
-    def _replaced(self, path: _Path, position: int, condensation: int) -> None:
-        """Fold an entry that a summary stands for. System text and other summaries stay."""
-        entry = self.entries[position]
-        if isinstance(entry, CondensationEntry):
-            return
-        if entry_type(entry) == "message":
-            role = _logged(entry).role
-            if role == "system":
-                self._message(path, position)
-                return
-            if role == "user":
-                path.asked = path.submitted = _asked(path.asked, entry)
-            self._end_partials(path, role)
-        if condensation not in path.placed and condensation not in path.absorbed:
-            path.placed.add(condensation)
-            summary = cast(CondensationEntry, self.entries[condensation]).summary
-            message = text_message("system", summary_text(summary))
-            path.items.append(
-                Item("summary", message, condensation, self.seqs[condensation], path.asked)
-            )
-
-    def _message(self, path: _Path, position: int) -> None:
-        entry = self._body_kept(position)
-        assert isinstance(entry, MessageEntry)
-        logged = entry.message
-        message = logged.said()
-        self._end_partials(path, logged.role)
-        calls: tuple[Call, ...] = ()
-        if logged.role == "user":
-            path.asked = path.submitted = _asked(path.asked, entry)
-            for result in message.tool_results:
-                self._answered(path, result, self.seqs[position])
-            if is_prompt(message):
-                for call in path.open_calls:
-                    if call.until is None:
-                        call.until = position
-        elif logged.role == "assistant" and logged.stop_reason not in CUT_SHORT:
-            seq = self.seqs[position]
-            live = entry.turn_id is not None
-            calls = tuple(Call(use, position, seq, live) for use in message.tool_uses)
-            path.open_calls.extend(calls)
-        path.items.append(
-            Item(
-                "message",
-                message,
-                position,
-                self.seqs[position],
-                path.submitted,
-                logged.stop_reason,
-                calls,
-            )
-        )
-
-    def _end_partials(self, path: _Path, role: Role) -> None:
-        """A message ends what had streamed before it: an answer voids it, any other proves that it
-        was cut short."""
-        if path.partials and role != "assistant":
-            path.items.append(self._partial_item(path))
-        path.partials = []
-
-    def _answered(self, path: _Path, result: ToolResult, seq: int) -> None:
-        call = _nearest(path.open_calls, result.tool_use_id)
-        if call is not None:
-            path.open_calls.remove(call)
-            call.result, call.answered_seq = result, seq
-
-    def _recorded(self, path: _Path, entry: Entry, seq: int) -> None:
-        assert isinstance(entry, ToolResultEntry)
-        waiting = [call for call in path.open_calls if call.recorded is None]
-        call = _nearest(waiting, entry.tool_use_id)
-        if call is not None:
-            call.recorded, call.answered_seq = entry, seq
-
-    def _partial_item(self, path: _Path) -> Item:
-        joined: dict[int, list[PartialBlock]] = {}
-        for block in path.partials:
-            joined.setdefault(block.index, []).append(block)
-        content: list[ContentBlock] = []
-        for _, parts in sorted(joined.items()):
-            if thinking := "".join(part.thinking for part in parts):
-                content.append(Thinking(thinking=thinking))
-            if text := "".join(part.text for part in parts):
-                content.append(Text(text=text))
-        return Item(
-            "partial",
-            Message("assistant", tuple(content)),
-            path.partial_at,
-            self.seqs[path.partial_at],
-            path.submitted,
-            "aborted",
-        )
-
-    def _header_model(self) -> ModelRef:
-        if self.header is None:
-            return NO_MODEL
-        return ModelRef(self.header.provider, self.header.model, self.header.endpoint)
+    @property
+    def _folded(self) -> Path:
+        if self._path is None:
+            self._walk()
+        assert self._path is not None
+        return self._path
 
     # -- reading ---------------------------------------------------------------------------------
 
     @property
+    def entries(self) -> Table:
+        """The entries by position, as far as they are in memory: at least their outer fields."""
+        return self._table
+
+    @property
+    def seqs(self) -> Ramp:
+        return self._table.seqs
+
+    @property
+    def parents(self) -> Ramp:
+        """The position that each entry follows."""
+        return self._table.parents
+
+    @property
+    def lines(self) -> Column:
+        """The number of each entry's line."""
+        return Column(self._table.places, 0)
+
+    @property
+    def starts(self) -> Column:
+        """The byte at which each entry's line starts."""
+        return Column(self._table.places, 1)
+
+    @property
+    def ends(self) -> Column:
+        """The byte behind each entry's line, which is its newline if it has one."""
+        return Column(self._table.places, 2)
+
+    @property
+    def read(self) -> Callable[[int, int], bytes]:
+        """Gives bytes [start, end) of the log."""
+        return self._table.read
+
+    @read.setter
+    def read(self, read: Callable[[int, int], bytes]) -> None:
+        self._table.read = read
+
+    @property
     def leaf(self) -> int:
         """The position of the last entry; `ROOT` when there is none."""
-        return len(self.entries) - 1
+        return len(self._table) - 1
 
     @property
     def leaf_id(self) -> str | None:
-        return self.entries[-1].id if self.entries else None
+        return self._last_id
 
     @property
     def next_seq(self) -> int:
         """The seq of the next entry: no acknowledged one is ever used twice."""
         return self._last_seq + 1 + self._unread_since + self.lost
+
+    @property
+    def started(self) -> set[str]:
+        """The ids of the calls that were started, wherever in the tree."""
+        self._started.update(self._newly_started)
+        self._newly_started.clear()
+        return self._started
 
     @property
     def forked_at(self) -> int:
@@ -610,65 +469,70 @@ class State:
     def active_model(self) -> ModelRef:
         """Whom the next request goes to: the last user message or model change on the path, else
         the header, else (it is damaged) the last user message of the file."""
-        return self._path.asked if self._path.asked.provider else self.last_submitted
+        asked = self._folded.asked
+        return asked if asked.provider else self.last_submitted
+
+    @property
+    def submitted(self) -> ModelRef:
+        """Whom an answer would come from: the model that the last user message on the path went
+        to."""
+        return self._folded.submitted
 
     @property
     def thinking_level(self) -> str | None:
-        return self._path.thinking_level
+        return self._folded.thinking_level
 
     @property
     def items(self) -> list[Item]:
         """The messages on the path as they were said, with what stands for others. A copy."""
-        path = self._path
-        return [*path.items, self._partial_item(path)] if path.partials else list(path.items)
+        return self._folded.said()
 
     @property
     def conversation(self) -> Conversation:
-        return Conversation(tuple(item.message for item in self.items))
+        return Conversation(tuple([item.message for item in self._folded.said()]))
 
     @property
     def path(self) -> list[int]:
         """The positions from the root to the leaf. A copy."""
-        return list(self._path.positions)
+        return [at for first, stop in self._folded.runs for at in range(first, stop)]
 
     @property
     def cleared(self) -> frozenset[int]:
         """The seqs whose tool output is no longer sent."""
-        return frozenset(self._path.cleared)
+        return frozenset(self._folded.cleared)
 
     @property
     def condensed(self) -> list[tuple[int, int, int]]:
         """The ranges of seqs on the path that are sent as a summary, in order: lo, hi, and the
         position of their condensation. A copy."""
-        return list(self._path.ranges)
+        return list(self._folded.ranges)
+
+    def range_faults(self, ranges: Sequence[tuple[int, int]], after: int) -> list[str | None]:
+        """Why condensations that follow the entry at position `after`, one after another, cannot
+        replace these seqs; None for each that can."""
+        path = Path(self._table, self.gaps, NO_MODEL, self.forked_at)
+        return path.faults(ranges, self.next_seq, after, self._condensations)
 
     @property
     def open_calls(self) -> list[Call]:
         """The calls on the path that no user message answers."""
-        return list(self._path.open_calls)
+        return self._folded.open_calls()
 
     @property
     def all_findings(self) -> list[Finding]:
         """What is readable but not as awl writes it: file-wide first, then on the path."""
-        return [*self.findings, *self._path.findings]
+        return [*self.findings, *self._folded.findings]
 
     @property
     def interrupted(self) -> bool:
         """Whether the last turn on the path has an open call or no finished answer."""
-        path = self._path
-        if path.partials or any(call.until is None for call in path.open_calls):
-            return True
-        for item in reversed(path.items):
-            if item.message.role != "system" and item.kind != "note":
-                finished = item.message.role == "assistant" and not item.cut_short
-                return not finished
-        return False
+        return self._folded.interrupted
 
     def prompts(self) -> Iterator[str]:
         """The words of the prompts in the file, in order."""
-        for position, entry in enumerate(self.entries):
-            kind = entry_type(entry)
-            if kind == "import" or (kind == "message" and _logged(entry).role == "user"):
+        for position in range(len(self._table)):
+            shape = self._table.shape(position)
+            if shape.role == "user" or shape.type == "import":
                 yield from prompts_in(self.body(position))
 
     @property
@@ -700,7 +564,7 @@ class State:
         return bool(self.forked_at) and self._last_seq <= self.forked_at
 
     def _all_readable(self, first: int, until: int | None) -> bool:
-        last = len(self.entries) if until is None else until
+        last = len(self._table) if until is None else until
         last_seq = self.next_seq if until is None else self.seqs[until]
         return (
             last_seq - self.seqs[first] == last - first
@@ -713,44 +577,132 @@ class State:
 
     def find(self, entry_id: str) -> int | None:
         """The position of the last entry with this id."""
-        return self._latest.get(entry_id)
+        return self._table.ids.find(entry_id)
+
+    def unused_id(self) -> str:
+        """A random id for a new entry. None is given twice."""
+        return self._table.ids.unused()
 
     def body(self, position: int) -> Entry:
         """The whole entry at a position, read from the file if it was left there."""
-        entry = self.entries[position]
-        if not isinstance(entry, Outer):
-            return entry
-        return cast(Entry, decode(self.read(self.starts[position], self.ends[position])))
-
-    def _body_kept(self, position: int) -> Entry:
-        entry = self.entries[position] = self.body(position)
-        return entry
+        return self._table.body(position)
 
     def path_to(self, position: int) -> list[int]:
         """The positions from the root to one entry."""
-        found = []
-        while position != ROOT:
-            found.append(position)
-            position = self.parents[position]
-        return found[::-1]
+        return [at for first, stop in self._table.runs_to(position) for at in range(first, stop)]
 
     def between(self, lo: int, hi: int) -> Iterator[Entry]:
         """The entries whose seq lies in [lo, hi], in file order."""
-        for position, seq in enumerate(self.seqs):
-            if lo <= seq <= hi:
+        for first, stop, seq in self._table.seqs.ramps(0, len(self._table)):
+            for position in range(max(first, first + lo - seq), min(stop, first + hi + 1 - seq)):
                 yield self.body(position)
 
 
-def _range_fault(
-    lo: int, hi: int, seq: int, seqs: list[int], ranges: list[tuple[int, int, int]]
-) -> str | None:
-    """What is wrong with the range of a condensation with this seq, on a path with these seqs and
-    ranges."""
-    if not lo <= hi < seq or bisect_right(seqs, hi) == bisect_right(seqs, lo - 1):
-        return "covers nothing of this path"
-    if any(lo <= other_hi and other_lo <= hi for other_lo, other_hi, _ in ranges):
-        return "overlaps an earlier one"
-    return None
+class _Run:
+    """Entries that each follow the one before, as awl writes them, and what they add up to.
+
+    It sees every entry of a session that is resumed, so it repeats itself rather than call anything
+    or look at two types in one place. `last_id`, `seq`, `turn` and `submitted` are those before the
+    first, then behind the last; `seq` is the one that comes next.
+    """
+
+    def __init__(self, last_id: str | None, seq: int, turn: int, submitted: ModelRef) -> None:
+        self.last_id, self.seq, self.turn, self.submitted = last_id, seq, turn, submitted
+        self.ids: list[str] = []  # of those that stay on disk, and their codes
+        self.codes = bytearray()
+        self.started: list[str] = []
+        self.messages = self.input_tokens = self.output_tokens = 0
+
+    def entries(self, entries: list[Entry]) -> None:
+        """Count as many of these as are ordinary."""
+        last, seq, turn = self.last_id, self.seq, self.turn
+        started = self.started
+        provider, model, _ = self.submitted
+        messages = input_tokens = output_tokens = 0
+        for entry in entries:
+            if type(entry) is MessageEntry:
+                if entry.parent_id != last or entry.seq != seq or not entry.id:
+                    break
+                last, turn_id = entry.id, entry.turn_id
+                messages += 1
+                logged = entry.message
+                usage = logged.usage
+                if usage is not None:
+                    input_tokens += usage.input
+                    output_tokens += usage.output
+                if logged.role == "user" and (entry.provider != provider or entry.model != model):
+                    self.submitted = asked_by(self.submitted, entry)
+                    provider, model, _ = self.submitted
+            elif type(entry) is ToolCallEntry:
+                if entry.parent_id != last or entry.seq != seq or not entry.id:
+                    break
+                last, turn_id = entry.id, entry.turn_id
+                started.append(entry.tool_use_id)
+            elif type(entry) is ToolResultEntry or type(entry) is PartialEntry:
+                if entry.parent_id != last or entry.seq != seq or not entry.id:
+                    break
+                last, turn_id = entry.id, entry.turn_id
+            else:
+                break
+            if turn_id != turn and turn_id and turn < turn_id <= LARGEST:
+                turn = turn_id
+            seq += 1
+        self.last_id, self.seq, self.turn, self.messages = last, seq, turn, messages
+        self.input_tokens, self.output_tokens = input_tokens, output_tokens
+
+    def skim(self, lines: list[bytes], table: Table) -> None:
+        """Count as many lines as are ordinary, and keep their ids and codes."""
+        last, seq, turn = self.last_id, self.seq, self.turn
+        ids, codes, started = self.ids, self.codes, self.started
+        messages = input_tokens = output_tokens = 0
+        provider = model = None
+        user: int | None = None  # the code of a user message to this model
+        with contextlib.suppress(*REFUSED):
+            for entry in skim(lines):
+                if entry.parent_id != last or entry.seq != seq or not entry.id:
+                    break
+                kind = entry.type
+                if kind == "message":
+                    message = entry.message
+                    if message is None:
+                        break
+                    role = message.role
+                    if role == "assistant":
+                        codes.append(ASSISTANT)
+                    elif role == "user":
+                        if user is None or entry.provider != provider or entry.model != model:
+                            provider, model = entry.provider, entry.model
+                            user = table.code(Shape("message", "user", provider, model))
+                            if user is None:
+                                break
+                            self.submitted = asked_by(self.submitted, entry)
+                        codes.append(user)
+                    else:
+                        codes.append(SYSTEM)
+                    messages += 1
+                    usage = message.usage
+                    if usage is not None:
+                        input_tokens += usage.input
+                        output_tokens += usage.output
+                elif kind == "toolCall":
+                    if entry.tool_use_id is None:
+                        break
+                    started.append(entry.tool_use_id)
+                    codes.append(TOOL_CALL)
+                else:
+                    codes.append(TOOL_RESULT if kind == "toolResult" else PARTIAL)
+                turn_id = entry.turn_id
+                if turn_id != turn and turn_id and turn < turn_id <= LARGEST:
+                    turn = turn_id
+                last = entry.id
+                ids.append(last)
+                seq += 1
+        self.last_id, self.seq, self.turn, self.messages = last, seq, turn, messages
+        self.input_tokens, self.output_tokens = input_tokens, output_tokens
+
+
+def _outer(line: bytes) -> Entry | Outer:
+    return cast(Entry | Outer, decode_outer(line))
 
 
 def _directory(cwd: str, cwd_bytes: str | None) -> str:
@@ -784,37 +736,6 @@ def is_prompt(message: Message) -> bool:
     )
 
 
-def summary_text(summary: Summary) -> str:
-    """A condensation's summary as a model and a person read it."""
-    parts = [
-        "Summary of the earlier part of this conversation. It is a record of the past, not a task."
-    ]
-    if summary.session_intent:
-        parts.append(f"Intent: {summary.session_intent}")
-    for title, lines in (
-        ("Files modified", summary.files_modified),
-        ("Decisions made", summary.decisions_made),
-        ("Open questions", summary.open_questions),
-        ("Next steps", summary.next_steps),
-    ):
-        if lines:
-            parts.append("\n".join((f"{title}:", *(f"- {line}" for line in lines))))
-    return "\n\n".join(parts)
-
-
-def import_text(entry: ImportEntry) -> str:
-    """A legacy conversation as a model and a person read it."""
-    first = f"This session had {entry.message_count} prior messages before durable logging existed."
-    return "\n\n".join((first, *(f"{said.role}: {said.text}" for said in entry.messages)))
-
-
-def gap_text(entry: GapEntry) -> str:
-    """What a person and a model are told of what a repair could not read."""
-    lines = "a line" if entry.lines == 1 else f"{entry.lines} lines"
-    size = f" ({entry.size} bytes)" if entry.size else ""
-    return f"{lines} of the log{size} could not be repaired; what was said there is missing here"
-
-
 def _gap_text(damage: Damage) -> str:
     return (
         f"[awl: line {damage.line} of the log ({damage.end - damage.start} bytes) is damaged;"
@@ -822,25 +743,8 @@ def _gap_text(damage: Damage) -> str:
     )
 
 
-def _nearest(calls: list[Call], tool_use_id: str) -> Call | None:
-    """The call that a result belongs to: of the last message with one of that id, the first."""
-    fitting = [call for call in calls if call.use.id == tool_use_id]
-    return next((call for call in fitting if call.position == fitting[-1].position), None)
-
-
 def _logged(entry: Entry | Outer) -> LoggedMessage | OuterMessage:
     """The message of an entry of that type, or what was decoded of it."""
     message = cast(MessageEntry | Outer, entry).message
     assert message is not None
     return message
-
-
-def _asked(before: ModelRef, entry: Entry | Outer) -> ModelRef:
-    """Whom a user message was submitted to."""
-    entry = cast(MessageEntry | Outer, entry)
-    if not entry.provider and not entry.model:
-        return before
-    provider = entry.provider or before.provider
-    # The endpoint is recorded with a model change; another provider's does not carry over.
-    endpoint = before.endpoint if provider == before.provider else None
-    return ModelRef(provider, entry.model or before.model, endpoint)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import re
@@ -28,14 +29,17 @@ from awl.entries import (
 )
 from awl.log.line import (
     BULKY,
+    REFUSED,
     BadLine,
     Outer,
     decode,
-    decode_buffer,
     decode_outer,
+    decode_roughly,
     encode,
     encode_held,
     is_object,
+    skim,
+    sound,
 )
 
 from .making import ENTRIES, HEADER, any_entry, any_text, message, stamped
@@ -68,7 +72,8 @@ def test_any_entry_comes_back_as_it_was_held(entry: Header | Entry) -> None:
     text = line.decode("utf-8")
     assert len(text.splitlines()) == 1
     assert len(re.split("\r\n|[\r\n\u2028\u2029\u0085]", text)) == 2  # as JavaScript splits lines
-    assert decode_buffer(line, outer=False) == [held]
+    quick = not isinstance(held, Header | UnknownEntry)
+    assert decode_roughly([line], outer=False) == [held] * quick
     assert is_object(line)
 
 
@@ -380,7 +385,7 @@ def test_however_deep_a_line_is_nested_only_that_line_suffers(depth: int) -> Non
     ]
     for line in lines:
         is_object(line)
-        decode_buffer(line + b"\n", outer=True)
+        decode_roughly([line], outer=True)
         try:
             outer = decode_outer(line)
         except BadLine:
@@ -439,6 +444,10 @@ TRICKY = (
     b'{"type":"message","id":"a","message":{"role":"user","content":"\x01"}}',
     b'{"type":"message","id":"a","message":null}',
     b'{"type":"toolResult","id":"a","content":[{"type":"text"}],"isError":"no"}',
+    b'{"type":"toolCall","id":"a","toolUseId":"t","name":null}',
+    b'{"type":"toolCall","id":"a","toolUseId":"t","name":7}',
+    b'{"type":"toolCall","id":"a","toolUseId":null,"name":"bash"}',
+    b'{"type":"toolCall","id":"a","toolUseId":"t","provider":7}',
     b'{"type":"new","id":"a","x":1e999}',
     b'{"type":"session","id":"s"}',
     b"{}",
@@ -466,7 +475,6 @@ def mutated(draw: st.DrawFn) -> bytes:
 
 
 any_line = st.one_of(good_lines, good_lines, st.sampled_from(TRICKY), mutated(), st.binary())
-any_buffer = st.lists(any_line, max_size=6).map(lambda lines: b"".join(x + b"\n" for x in lines))
 
 
 def or_bad(read: Any, line: bytes) -> Any:
@@ -483,6 +491,8 @@ def agree(outer: Any, entry: Any) -> bool:
     assert outer.type in BULKY
     if entry == "bad" or entry.__struct_config__.tag != outer.type:
         return False
+    if isinstance(entry, ToolCallEntry) and outer.tool_use_id != entry.tool_use_id:
+        return False
     shared = ("id", "parent_id", "timestamp", "seq", "turn_id")
     same = all(getattr(outer, name) == getattr(entry, name) for name in shared)
     if isinstance(entry, MessageEntry):
@@ -498,9 +508,8 @@ def agree(outer: Any, entry: Any) -> bool:
 def test_a_tricky_line_is_the_same_to_all_decoders(line: bytes) -> None:
     entry, outer = or_bad(decode, line), or_bad(decode_outer, line)
     assert agree(outer, entry)
-    good = encode(message(1))
-    for buffer in (line + b"\n", good + line + b"\n", line + b"\n" + good):
-        check_buffer(buffer)
+    check_rough([line + b"\n"])
+    check_rough([encode(message(1)), line + b"\n"])
 
 
 @given(any_line)
@@ -509,65 +518,68 @@ def test_the_outer_decoder_agrees_with_the_whole_one(line: bytes) -> None:
     assert agree(or_bad(decode_outer, line), or_bad(decode, line))
 
 
-def check_buffer(buffer: bytes) -> None:
-    """A buffer is read as its lines are, or left to them."""
-    lines = buffer.split(b"\n")[:-1]
+def check_rough(lines: list[bytes]) -> None:
+    """What is made of many lines at once is, where it is sound, what each of them holds."""
     for outer, read in ((False, decode), (True, decode_outer)):
-        try:
-            entries = decode_buffer(buffer, outer=outer)
-        except BadLine:
-            assert "bad" in [or_bad(read, line) for line in lines]
-            continue
-        if entries is not None:
-            assert repr(entries) == repr([or_bad(read, line) for line in lines])
+        for line, entry in zip(lines, decode_roughly(lines, outer=outer), strict=False):
+            if sound(entry):
+                assert repr(entry) == repr(or_bad(read, line))
+    with contextlib.suppress(*REFUSED):
+        for line, found in zip(lines, skim(lines), strict=False):
+            needed = {"message": found.message, "toolCall": found.tool_use_id}
+            if found.id and needed.get(found.type, True) is not None:
+                entry = or_bad(decode, line)
+                fields = {"timestamp": entry.timestamp, **msgspec.structs.asdict(found)}
+                assert agree(Outer(**fields), entry)
 
 
-@given(any_buffer)
+@given(st.lists(any_line, max_size=6))
 @settings(max_examples=1000, suppress_health_check=[HealthCheck.too_slow], deadline=None)
-def test_a_buffer_is_read_as_its_lines_are_or_not_at_all(buffer: bytes) -> None:
-    check_buffer(buffer)
-
-
-@given(st.lists(st.sampled_from([b"", b"{A}", b"{A}{B}", b"{A} {B}", b"{A}\n{", b"x"]), max_size=9))
-@settings(max_examples=500, deadline=None)
-def test_glued_and_blank_lines_never_make_up_for_each_other(shapes: list[bytes]) -> None:
-    one = encode(message(1))[:-1]
-    other = b'{"type":"partial","id":"b","content":[]}'
-    buffer = b"".join(shape + b"\n" for shape in shapes)
-    check_buffer(buffer.replace(b"{A}", one).replace(b"{B}", other))
+def test_many_lines_are_read_as_each_is_or_not_at_all(lines: list[bytes]) -> None:
+    check_rough([line + b"\n" for line in lines])
 
 
 def test_the_fast_path_is_taken_for_lines_as_awl_writes_them() -> None:
-    known = [entry for entry in ENTRIES if not isinstance(entry, UnknownEntry)]
-    buffer = b"".join(map(encode, known))
-    assert decode_buffer(buffer, outer=False) == known
-    outers = decode_buffer(buffer, outer=True)
-    assert outers is not None
-    assert sum(isinstance(entry, Outer) for entry in outers) == sum(
-        isinstance(entry, MessageEntry | ToolResultEntry | PartialEntry) for entry in known
-    )
+    known = [entry for entry in ENTRIES if not isinstance(entry, UnknownEntry | Header)]
+    lines = [encode(entry) for entry in known]
+    assert decode_roughly(lines, outer=False) == known
+    outers = decode_roughly(lines, outer=True)
+    bulky = MessageEntry | ToolCallEntry | ToolResultEntry | PartialEntry
+    for entry, outer in zip(known, outers, strict=True):
+        assert sound(entry) and sound(outer) == isinstance(entry, bulky)
 
 
 @pytest.mark.parametrize(
-    "buffer",
+    "line",
     [
-        b"",
         b"\n",
-        b'{"type":"title","id":"a","title":"x"}',
-        b'\n{"type":"title","id":"a","title":"x"}\n',
-        b'{"type":"title","id":"a","title":"x"}\n\n{"type":"title","id":"b","title":"y"}\n',
         b'{"type":"title","id":"a","title":"x"}{"type":"title","id":"b","title":"y"}\n',
-        b'{"type":"title","id":"a","title":"x"} {"type":"title","id":"b","title":"y"}\n\n',
-        b'{"type":"title","id":"a","title":"x"}\r\n',
-        b'{"type":"title","id":"a","title":"x"}{"type":"title","id":"b","title":"y"}\n\n'
-        b'{"type":"title","id":"c","title":"z"}\n',
-        b'{"type":"title","id":"","title":"x"}\n',
+        b'{"type":"title","id":"a","title":"x"} {"type":"title","id":"b","title":"y"}\n',
+        b'{"type":"message","id":"a","message":{"role":"user","content":"\xff"}}\n',
+        encode(HEADER),
     ],
 )
-def test_a_buffer_of_another_shape_is_left_to_the_lines(buffer: bytes) -> None:
-    assert decode_buffer(buffer, outer=False) is None
-    if b'"id":""' not in buffer:
-        assert decode_buffer(buffer, outer=True) is None
+def test_what_is_not_for_a_quick_decoder_ends_what_it_makes_of_lines(line: bytes) -> None:
+    good = message(1)
+    for outer in (False, True):
+        found = decode_roughly([encode(good), line, encode(good)], outer=outer)
+        assert not any(map(sound, found[1:2])) and sound(found[0])
+    with pytest.raises(REFUSED):
+        list(skim([line]))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"type":"title","id":"","title":"x"}\n',
+        b'{"type":"message","id":"","message":{"role":"user","content":[]}}\n',
+        b'{"type":"message","id":"a"}\n',
+        b'{"type":"toolCall","id":"a","name":"bash"}\n',
+    ],
+)
+def test_what_lacks_something_that_is_needed_is_not_sound(line: bytes) -> None:
+    for outer in (False, True):
+        assert not any(map(sound, decode_roughly([line], outer=outer)))
 
 
 def test_a_title_is_never_left_on_disk() -> None:
@@ -591,5 +603,5 @@ def test_a_header_with_an_id_that_could_act_is_damaged(session_id: str) -> None:
         decode(line)
     with pytest.raises(BadLine):
         decode_outer(line)
-    assert decode_buffer(line, outer=False) is None
-    assert decode_buffer(line, outer=True) is None
+    assert decode_roughly([line], outer=False) == []
+    assert not any(map(sound, decode_roughly([line], outer=True)))

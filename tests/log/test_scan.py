@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 import awl.log.scan as scanning
 from awl.entries import Entry, Header, MessageEntry, TitleEntry, UnknownEntry
-from awl.log.line import Outer, decode, encode
+from awl.log.line import BadLine, Outer, decode, decode_outer, encode
 from awl.log.scan import Damage, Line, scan
 
 from .making import ENTRIES, HEADER, a_log, message, stamped
-from .test_line import any_buffer, good_lines
+from .test_line import any_line, good_lines
 
 
 @contextmanager
@@ -155,8 +155,12 @@ def test_where_the_blocks_end_makes_no_difference(
     )
     whole = scanned(path, outer=outer)
     assert len(damage_in(whole)) == 3
-    monkeypatch.setattr(scanning, "BLOCK", block)
+    monkeypatch.setattr(scanning, "CHUNK", block)
+    monkeypatch.setattr(scanning, "_BUFFER", block)
     assert scanned(path, outer=outer) == whole
+
+
+any_buffer = st.lists(any_line, max_size=6).map(lambda lines: b"".join(x + b"\n" for x in lines))
 
 
 @given(any_buffer, st.sampled_from([b"", b"frag", b'{"type":"title","id":"t","title":"x"}']))
@@ -178,6 +182,28 @@ def test_nothing_is_read_twice_or_passed_over(tmp_path: Path, buffer: bytes, tai
             assert data[item.start : item.end] in (text, text[3:])
             ended = item.line < len(lines)
             assert isinstance(item, Line) or item.acknowledged == ended
+
+
+@given(st.lists(st.sampled_from([b"", b"{A}", b"{A}{B}", b"{A} {B}", b"{A}\n{", b"x"]), max_size=9))
+@settings(
+    max_examples=300,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+def test_glued_and_blank_lines_never_make_up_for_each_other(
+    tmp_path: Path, shapes: list[bytes]
+) -> None:
+    one = encode(message(1))[:-1]
+    other = b'{"type":"partial","id":"b","content":[]}'
+    data = b"".join(shape + b"\n" for shape in shapes).replace(b"{A}", one).replace(b"{B}", other)
+    for outer, read in ((False, decode), (True, decode_outer)):
+        found = scanned(a_log(tmp_path, data), outer=outer)
+        for item, line in zip(found, filter(None, data.split(b"\n")), strict=True):
+            if isinstance(item, Line):
+                assert item.entry == read(line)
+            else:
+                with pytest.raises(BadLine):
+                    read(line)
 
 
 @given(st.lists(good_lines, min_size=2, max_size=6), st.randoms(use_true_random=False))
@@ -208,7 +234,7 @@ def test_outer_leaves_only_bulky_bodies_on_disk(tmp_path: Path) -> None:
 def test_memory_is_bounded_by_the_block_and_the_longest_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scanning, "BLOCK", 1 << 16)
+    monkeypatch.setattr(scanning, "CHUNK", 1 << 16)
     line = encode(message(1, "x" * 10_000))
     path = a_log(tmp_path, HEADER, line * 2_000)  # 20 MB
     with opened(path) as fd:
@@ -223,7 +249,7 @@ def test_memory_is_bounded_by_the_block_and_the_longest_line(
 def test_a_line_longer_than_many_blocks_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scanning, "BLOCK", 1 << 12)
+    monkeypatch.setattr(scanning, "_BUFFER", 1 << 12)
     long = message(1, "x" * 3_000_000)
     found = entries_in(scanned(a_log(tmp_path, HEADER, long, message(2))))
     assert found == [HEADER, long, message(2)]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import threading
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, TypeVar, cast, get_args
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import filterfalse
+from typing import Any, Final, Literal, TypeVar, cast, get_args
 
 import msgspec
 
@@ -27,6 +29,7 @@ from awl.entries import (
     MessageEntry,
     PartialBlock,
     PartialEntry,
+    ToolCallEntry,
     ToolResultEntry,
     UnknownEntry,
     Usage,
@@ -57,17 +60,35 @@ class Outer(msgspec.Struct, frozen=True, rename="camel", gc=False):
     timestamp: str = ""
     seq: int = 0
     turn_id: int | None = None
+    tool_use_id: str | None = None
     provider: str | None = None
     model: str | None = None
     message: OuterMessage | None = None
 
 
-BULKY: Final = frozenset({"message", "toolResult", "partial"})
-"""The types whose body can be large. Of all others, an `Outer` is never enough."""
+class Skimmed(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """An `Outer` of which there are many: all that has to be looked at in each of them."""
+
+    type: Literal["message", "toolCall", "toolResult", "partial"]
+    id: str
+    parent_id: str | None = UNSTAMPED
+    seq: int = 0
+    turn_id: int | None = None
+    tool_use_id: str | None = None
+    provider: str | None = None
+    model: str | None = None
+    message: OuterMessage | None = None
+
+
+BULKY: Final = frozenset({"message", "toolCall", "toolResult", "partial"})
+"""The types whose body can stay on disk: what is large, and what there is most of. Of all others,
+an `Outer` is never enough."""
 
 _encoder: Final = msgspec.json.Encoder()
 _known: Final = msgspec.json.Decoder(Header | KnownEntry)
+_entry: Final = msgspec.json.Decoder(KnownEntry)
 _outer: Final = msgspec.json.Decoder(Outer)
+_skimmed: Final = msgspec.json.Decoder(Skimmed)
 _fields: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _KNOWN_TYPES: Final[Mapping[str, type[msgspec.Struct]]] = {
     str(cls.__struct_config__.tag): cls for cls in (Header, *get_args(KnownEntry))
@@ -172,43 +193,44 @@ def decode_outer(line: bytes) -> Header | Entry | Outer:
         BadLine: as `decode`, and for the same lines.
     """
     try:
-        line.decode()  # the skipped body may hold what is not UTF-8
-        outer = _outer.decode(line)
+        outer = _whole_outer(line)
     except Exception:
         return decode(line)
     return outer if outer.type in BULKY and _whole(outer) else decode(line)
 
 
-def decode_buffer(buffer: bytes, *, outer: bool) -> list[Header | Entry | Outer] | None:
-    """The entries of a buffer of whole lines, or None where only line by line tells them apart.
+def decode_roughly(lines: Iterable[bytes], *, outer: bool) -> list[KnownEntry | Outer]:
+    """What one decoder makes of many lines, up to the first that is not for it.
 
-    A decoder of lines skips blank ones and splits two objects that share one: the buffer's shape
-    and the count must show that this did not happen.
+    Quicker than `decode` and `decode_outer`, and not the last word: what it made of a line counts
+    only if it is `sound`. A header is never among it.
     """
-    lines = buffer.count(b"\n")
-    if not (
-        buffer.startswith(b"{") and buffer.endswith(b"}\n") and buffer.count(b"}\n{") == lines - 1
-    ):
-        return None
-    try:
-        if not outer:
-            known: list[Header | Entry | Outer] = list(_known.decode_lines(buffer))
-            return known if len(known) == lines and all(map(_has_id, known)) else None
-        buffer.decode()
-        outers = _outer.decode_lines(buffer)
-    except Exception:
-        return None
-    if len(outers) != lines:
-        return None
-    if all(entry.type in BULKY and _whole(entry) for entry in outers):
-        return list(outers)
-    try:
-        return [
-            entry if entry.type in BULKY and _whole(entry) else decode(line)
-            for entry, line in zip(outers, buffer.split(b"\n"), strict=False)
-        ]
-    except BadLine:
-        return None
+    found: list[KnownEntry | Outer] = []
+    with contextlib.suppress(Exception):  # whatever this decoder says, others have the last word
+        found.extend(map(_whole_outer if outer else _entry.decode, lines))
+    return found
+
+
+def sound(entry: KnownEntry | Outer) -> bool:
+    """Whether what `decode_roughly` made of a line is what the line holds."""
+    if type(entry) is Outer:
+        return entry.type in BULKY and _whole(entry)
+    return bool(entry.id)
+
+
+def skim(lines: list[bytes]) -> Iterator[Skimmed]:
+    """The outer fields of lines that have a type, an id and, of that type, what an `Outer` needs.
+
+    Raises:
+        REFUSED: at a line that has not, and before the first one if one is not UTF-8.
+    """
+    for line in filterfalse(bytes.isascii, lines):
+        line.decode()  # the skipped body may hold what is not UTF-8
+    return map(_skimmed.decode, lines)
+
+
+REFUSED: Final = (msgspec.MsgspecError, ValueError, RecursionError)
+"""What a decoder raises at what it does not take."""
 
 
 def is_object(line: bytes) -> bool:
@@ -228,8 +250,15 @@ def _has_id(entry: Header | Entry | Outer) -> bool:
     return bool(entry.id) and (type(entry) is not Header or is_session_id(entry.id))
 
 
+def _whole_outer(line: bytes) -> Outer:
+    line.decode()  # the skipped body may hold what is not UTF-8
+    return _outer.decode(line)
+
+
 def _whole(outer: Outer) -> bool:
-    return bool(outer.id) and (outer.type != "message" or outer.message is not None)
+    if outer.type == "message":
+        return bool(outer.id) and outer.message is not None
+    return bool(outer.id) and (outer.type != "toolCall" or outer.tool_use_id is not None)
 
 
 def _object(line: bytes) -> dict[str, Any]:
@@ -343,6 +372,8 @@ def _lenient(found: dict[str, Any]) -> Header | Entry:
     try:
         if kind == "message":
             return _message(found, base)
+        if kind == "toolCall":
+            return _tool_call(found, base)
         if kind == "toolResult":
             return _tool_result(found, base)
         if kind == "partial":
@@ -356,7 +387,6 @@ def _lenient(found: dict[str, Any]) -> Header | Entry:
 
 
 _NEUTRAL: Final[Mapping[str, dict[str, Any]]] = {
-    "toolCall": {"name": ""},
     "condensation": {"tokensBefore": 0, "tokensAfter": 0},
     "compaction": {"tier": "soft", "clearedCount": 0},
     "import": {"source": "", "messageCount": 0},
@@ -386,7 +416,7 @@ def _version(given: Any) -> int:
         return 1
 
 
-# The three bulky types are total: where `Outer` reads a line, these give an entry of its type, so
+# The bulky types are total: where `Outer` reads a line, these give an entry of its type, so
 # that a body left on disk never changes what the session is.
 
 
@@ -407,6 +437,14 @@ def _message(found: dict[str, Any], base: dict[str, Any]) -> MessageEntry:
             stop_reason=_take(inner, "stopReason", str, None),
             usage=_convert(inner.get("usage"), Usage),
         ),
+    )
+
+
+def _tool_call(found: dict[str, Any], base: dict[str, Any]) -> ToolCallEntry:
+    return ToolCallEntry(
+        **_snake(base),
+        tool_use_id=msgspec.convert(found.get("toolUseId"), str),
+        name=_take(found, "name", str, ""),
     )
 
 

@@ -5,17 +5,24 @@ A bad line costs that line alone. Readers never write; memory is bounded by the 
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
 from awl.entries import Entry, Header
-from awl.log.line import BadLine, Outer, decode, decode_buffer, decode_outer
+from awl.log.line import BadLine, Outer, decode, decode_outer, decode_roughly, sound
 
 BLOCK: Final = 4 << 20
-"""Bytes read at a time."""
+"""Bytes at a time of what is read as bytes."""
+
+CHUNK: Final = 1 << 18
+"""Bytes at a time of what is read as lines, at least: few enough to be decoded, looked at and
+folded while they are in the processor's cache."""
+
+_BUFFER: Final = 1 << 17
 
 BOM: Final = b"\xef\xbb\xbf"
 
@@ -56,59 +63,118 @@ class Line(msgspec.Struct, frozen=True, gc=False):
     end: int
 
 
+class Batch(NamedTuple):
+    """Some lines of a log, one after the other, that are the bytes [start, end) of it, and the
+    number of the first."""
+
+    start: int
+    end: int
+    number: int
+    lines: list[bytes]
+
+    @property
+    def last(self) -> int:
+        """The number of the last line that is not blank; 0 when all are."""
+        found = (at for at in range(len(self.lines) - 1, -1, -1) if self.lines[at].strip())
+        return next((self.number + at for at in found), 0)
+
+    def start_of(self, at: int) -> int:
+        """The byte at which one of the lines starts, or at which they end."""
+        return self.start + sum(map(len, self.lines[:at])) if at < len(self.lines) else self.end
+
+    def one(self, at: int, *, outer: bool = False) -> Line | Damage | None:
+        """What one of the lines holds; None: it is blank."""
+        return _one(self.lines[at], self.start_of(at), self.number + at, outer)
+
+    def items(self, *, outer: bool) -> Iterator[Line | Damage]:
+        """What the lines hold; blank ones are passed over."""
+        start = self.start
+        base, rough = 0, decode_roughly(self.lines, outer=outer)
+        for at, line in enumerate(self.lines):
+            number, end = self.number + at, start + len(line) - line.endswith(b"\n")
+            if at - base < len(rough) and sound(rough[at - base]):
+                yield Line(rough[at - base], number, start, end)
+            elif found := _one(line, start, number, outer):
+                yield found
+            if at - base == len(rough):  # the decoder did not take this one
+                base, rough = at + 1, decode_roughly(self.lines[at + 1 :], outer=outer)
+            start += len(line)
+
+
+class Reader:
+    """Reads the lines of an open file from byte `start` (the start of line number `line`) on.
+
+    The descriptor's own position is neither used nor moved.
+    """
+
+    def __init__(self, fd: int, start: int = 0, line: int = 1) -> None:
+        self._file = io.BufferedReader(_At(fd, start), _BUFFER)
+        self._start, self._line = start, line
+        self._ended = False
+
+    def read(self) -> Batch | None:
+        """The next lines; None behind the last.
+
+        The first line of a file, which is like no other, comes alone.
+        """
+        lines = [] if self._ended else self._file.readlines(CHUNK if self._start else 1)
+        if not lines:
+            return None
+        # What is being written while it is read has an end that is none yet.
+        self._ended = not lines[-1].endswith(b"\n")
+        start, number = self._start, self._line
+        self._start, self._line = self._file.tell(), number + len(lines)
+        return Batch(start, self._start, number, lines)
+
+
+class _At(io.RawIOBase):
+    """The bytes of an open file from one on, whatever the descriptor's position."""
+
+    closed = False  # asked for every line
+
+    def __init__(self, fd: int, at: int) -> None:
+        self._fd, self._next = fd, at
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._next
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        if hasattr(os, "preadv"):
+            size = os.preadv(self._fd, [buffer], self._next)
+        else:
+            found = read_at(self._fd, len(buffer), self._next)
+            size = len(found)
+            buffer[:size] = found
+        self._next += size
+        return size
+
+
 def scan(fd: int, *, outer: bool = False, start: int = 0, line: int = 1) -> Iterator[Line | Damage]:
     """All lines of an open file from byte `start` (the start of line number `line`), in order.
 
     Blank lines in the middle are passed over. The descriptor's own position is neither used nor
     moved. With `outer`, bulky entries come as `Outer`.
     """
-    rest: list[bytes] = []  # pieces of a line longer than a block
-    offset = start
-    while block := read_at(fd, BLOCK, offset):
-        offset += len(block)
-        cut = block.rfind(b"\n") + 1
-        if not cut:
-            rest.append(block)
-            continue
-        whole = b"".join((*rest, block[:cut]))
-        rest = [block[cut:]] if cut < len(block) else []
-        yield from _lines(whole, start, line, outer)
-        start += len(whole)
-        line += whole.count(b"\n")
-    if tail := b"".join(rest):
-        yield from _tail(tail, start, line, outer)
+    reader = Reader(fd, start, line)
+    while batch := reader.read():
+        yield from batch.items(outer=outer)
 
 
-def _lines(whole: bytes, start: int, line: int, outer: bool) -> Iterator[Line | Damage]:
-    entries = decode_buffer(whole, outer=outer)
-    at = 0
-    if entries is not None:
-        for entry in entries:
-            end = whole.index(b"\n", at)
-            yield Line(entry, line, start + at, start + end)
-            at, line = end + 1, line + 1
-        return
-    while at < len(whole):
-        end = whole.index(b"\n", at)
-        yield from _one(whole[at:end], start + at, line, outer, acknowledged=True)
-        at, line = end + 1, line + 1
-
-
-def _one(
-    text: bytes, start: int, line: int, outer: bool, *, acknowledged: bool
-) -> Iterator[Line | Damage]:
-    if not text.strip():
-        return
+def _one(line: bytes, start: int, number: int, outer: bool) -> Line | Damage | None:
+    """What a line holds; None: it is blank. A fragment behind the last newline was no entry yet."""
+    if not line.strip():
+        return None
+    text = line.removesuffix(b"\n")
     end = start + len(text)
     skipped = len(BOM) if start == 0 and text.startswith(BOM) else 0
     try:
         entry = decode_outer(text[skipped:]) if outer else decode(text[skipped:])
     except BadLine as bad:
-        yield Damage(line, start, end, str(bad), acknowledged)
-        return
-    yield Line(entry, line, start + skipped, end)
-
-
-def _tail(tail: bytes, start: int, line: int, outer: bool) -> Iterator[Line | Damage]:
-    """What follows the last newline: a whole object is an entry, a fragment never was one."""
-    yield from _one(tail, start, line, outer, acknowledged=False)
+        return Damage(number, start, end, str(bad), acknowledged=text != line)
+    return Line(entry, number, start + skipped, end)
