@@ -97,6 +97,9 @@ class Ramp(Sequence[int]):
 
     __hash__ = None  # type: ignore[assignment]
 
+    def __repr__(self) -> str:
+        return repr(list(self))
+
 
 class Ids:
     """The ids of entries. Those of 8 hex digits take 4 bytes each."""
