@@ -9,6 +9,7 @@ a name (a birth, a link, a removal, a rename) is whole or not there. What was sy
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import itertools
 import random
@@ -16,16 +17,12 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 SECTOR = 512
 """Bytes that reach a disk together, if any of them do."""
 
-MOST_CUTS = 256
-"""Places at which a long write is torn."""
-
-MOST_SUBSETS = 64
-"""Combinations of unsynced changes of names that are tried at one moment."""
-
+T = TypeVar("T")
 Tree = dict[str, bytes | None]
 """A state of a disk: what each file holds, by its path; None for a folder."""
 
@@ -87,7 +84,15 @@ class Synced:
     node: Node
 
 
-Operation = Write | Cut | Named | Synced
+@dataclass(frozen=True)
+class Unsynced:
+    """A sync failed. What was written before never reaches the disk by itself any more: the system
+    may take it for written, and no later sync tells."""
+
+    node: Node
+
+
+Operation = Write | Cut | Named | Synced | Unsynced
 
 
 def apply(data: bytes, changes: Sequence[Write | Cut]) -> bytes:
@@ -113,11 +118,13 @@ class Explorer:
     """The states that one recording may leave, crash by crash.
 
     `every`: writes of up to so many bytes are torn at each byte, longer ones at the edges of
-    sectors and lines and at some random places; with 0, none is torn.
+    sectors and lines and at some random places; with 0, none is torn. `most`: combinations of what
+    is there and what is not that are tried at one moment, of names and of the bytes of files each.
     """
 
     root: Folder
     every: int = 1024
+    most: int = 64
     chance: random.Random = field(default_factory=lambda: random.Random(20260425))
 
     def __post_init__(self) -> None:
@@ -125,6 +132,7 @@ class Explorer:
         self._bytes: dict[File, bytes] = {}
         self._pending_names: list[tuple[Name, ...]] = []
         self._pending: dict[File, list[Write | Cut]] = {}
+        self._live: dict[File, bytes] = {}
         self._take(self.root)
 
     def _take(self, folder: Folder) -> None:
@@ -134,7 +142,16 @@ class Explorer:
             if isinstance(node, Folder):
                 self._take(node)
             else:
-                self._bytes[node] = bytes(node.data)
+                self._bytes[node] = self._live[node] = bytes(node.data)
+
+    def copy(self) -> Explorer:
+        """Another one that stands where this one does."""
+        other = copy.copy(self)
+        other._names = self._with([])
+        other._bytes, other._live = dict(self._bytes), dict(self._live)
+        other._pending_names = list(self._pending_names)
+        other._pending = {file: list(changes) for file, changes in self._pending.items()}
+        return other
 
     def after(self, operation: Operation) -> None:
         """Go on in time by one operation."""
@@ -149,15 +166,18 @@ class Explorer:
                             _rename(self._names, name)
                     left.append(tuple(name for name in names if name.folder is not folder))
                 self._pending_names = [names for names in left if names]
+            case Unsynced(File() as file):
+                pending = self._pending.get(file, [])
+                self._pending[file] = [change for change in pending if isinstance(change, Cut)]
             case Named(names):
                 self._pending_names.append(names)
-            case Write() | Cut():
-                self._pending.setdefault(operation.file, []).append(operation)
+            case Write(file=file) | Cut(file=file):
+                self._pending.setdefault(file, []).append(operation)
+                self._live[file] = apply(self._live.get(file, b""), [operation])
 
     def now(self) -> Tree:
         """What every reader sees while the power is on."""
-        names = self._with(self._pending_names)
-        return self._tree(names, {file: apply(*self._of(file)) for file in self._pending})
+        return self._tree(self._with(self._pending_names), self._live)
 
     def states(self, last: Operation | None = None) -> Iterator[tuple[Tree, str]]:
         """What a power loss now may leave, with words that say which; some of them twice.
@@ -168,7 +188,7 @@ class Explorer:
         for names, chosen in self._names_left():
             files = [file for file in self._reachable(names) if file in self._pending]
             coarse = {file: self._coarse(file) for file in files}
-            for each in _some(itertools.product(*coarse.values()), MOST_SUBSETS, self.chance):
+            for each in self._products(list(coarse.values())):
                 yield self._tree(names, dict(zip(files, each, strict=True))), f"names {chosen}"
             for file in files:
                 if not self.every or (last and getattr(last, "file", None) is not file):
@@ -179,18 +199,22 @@ class Explorer:
                     for data, words in self._torn(file):
                         yield self._tree(names, {**rest, file: data}), f"names {chosen}; {words}"
 
+    def _products(self, ways: list[list[bytes]]) -> list[tuple[bytes, ...]]:
+        return _some(list(itertools.islice(itertools.product(*ways), 729)), self.most, self.chance)
+
     # -- names -------------------------------------------------------------------------------------
 
     def _names_left(self) -> Iterator[tuple[dict[Folder, dict[str, Node]], str]]:
         pending = self._pending_names
         count = len(pending)
-        if 2**count <= MOST_SUBSETS:
+        if 2**count <= self.most:
             subsets = list(map(list, itertools.product((False, True), repeat=count)))
         else:
             subsets = [[n < kept for n in range(count)] for kept in range(count + 1)]
             subsets += [[n != missing for n in range(count)] for missing in range(count)]
             subsets += [[n == alone for n in range(count)] for alone in range(count)]
-            subsets += [[self.chance.random() < 0.5 for _ in pending] for _ in range(MOST_SUBSETS)]
+            subsets += [[self.chance.random() < 0.5 for _ in pending] for _ in range(self.most)]
+            subsets = _some(subsets, self.most, self.chance)
         for subset in subsets:
             kept = [names for names, there in zip(pending, subset, strict=True) if there]
             yield self._with(kept), "".join("10"[not there] for there in subset)
@@ -276,8 +300,9 @@ class Explorer:
         some = [self.chance.randrange(size) for _ in range(8)]
         near = [line + by for line in lines for by in (-1, 0, 1)]
         cuts = {cut for cut in (1, size - 1, size, *edges, *near, *some) if 0 < cut <= size}
-        if len(cuts) > MOST_CUTS:
-            cuts = set(self.chance.sample(sorted(cuts), MOST_CUTS))
+        most = max(32, self.every // 4)
+        if len(cuts) > most:
+            cuts = set(self.chance.sample(sorted(cuts), most))
         return sorted(cuts)
 
 
@@ -295,11 +320,9 @@ def _written(data: bytes, at: int, new: bytes) -> bytes:
     return bytes(grown)
 
 
-def _some(
-    found: Iterator[tuple[bytes, ...]], most: int, chance: random.Random
-) -> list[tuple[bytes, ...]]:
-    some = list(itertools.islice(found, 4 * most))
-    return some if len(some) <= most else [some[0], some[-1], *chance.sample(some, most - 2)]
+def _some(found: list[T], most: int, chance: random.Random) -> list[T]:
+    """Some of a list: the first, the last, and whatever else."""
+    return found if len(found) <= most else [found[0], found[-1], *chance.sample(found, most - 2)]
 
 
 # -- states as files -------------------------------------------------------------------------------

@@ -46,27 +46,33 @@ class Tally:
 class Judge:
     """Recovers states, each of them once for what had been acknowledged by then.
 
-    `nested`: the part of them whose recovery is interrupted by a power loss in its turn.
+    Args:
+        folder: where the states are made.
+        every, most: how thorough an `Explorer` is.
+        nested: the part of the states whose recovery is interrupted by a power loss in its turn.
+        seed: what is left to chance is the same with the same seed.
     """
 
     def __init__(
-        self, folder: Path, *, nested: float = 0, every: int = 1024, seed: int = 1
+        self, folder: Path, *, every: int, most: int = 64, nested: float = 0, seed: int = 1
     ) -> None:
         self.tally = Tally()
         self._folder = folder
         self._nested = nested
         self._every = every
+        self._most = most
         self._chance = random.Random(seed)
         self._judged: set[tuple[bytes, int]] = set()
+        self._known: set[int] = set()
         self._serial = itertools.count()
 
     # -- what happens ------------------------------------------------------------------------------
 
     def power_loss(self, scenario: Scenario) -> None:
         """Lose power after each operation of a scenario."""
-        with self._place() as root, Recorder(root) as recorder:
+        with self.place() as root, Recorder(root) as recorder:
             scenario(Play(root, recorder))
-        self._explore(recorder, Kept(), {}, "")
+        self.explore(recorder)
 
     def kills(self, scenario: Scenario, then: Scenario, part: float = 1) -> None:
         """Kill a scenario before each of its operations, let another process go on with `then`, and
@@ -74,7 +80,7 @@ class Judge:
 
         `part`: how many of the moments are tried.
         """
-        with self._place() as root:
+        with self.place() as root:
             count = itertools.count()
             with Recorder(root, hook=lambda *_: next(count) and None) as recorder:
                 scenario(Play(root, recorder))
@@ -95,7 +101,7 @@ class Judge:
                 return 40  # and no more: it goes on with the rest, and is killed
             raise Killed
 
-        with self._place() as root, Recorder(root, hook) as recorder:
+        with self.place() as root, Recorder(root, hook) as recorder:
             play = Play(root, recorder)
             with contextlib.suppress(Killed):
                 scenario(play)
@@ -103,9 +109,13 @@ class Judge:
             start = len(recorder.operations)
             then(Play(root, recorder, play.kept))
         self.tally.kills += 1
-        self._explore(recorder, Kept(), {}, f"killed before operation {moment + 1}, ", start=start)
+        self.explore(recorder, f"killed before operation {moment + 1}, ", start=start)
 
     # -- what may be left of it --------------------------------------------------------------------
+
+    def explore(self, recorder: Recorder, story: str = "", *, start: int = 0) -> None:
+        """Lose power after each operation that was recorded, from the `start`th on."""
+        self._explore(recorder, Kept(), {}, story, start, deeper=True)
 
     def _explore(
         self,
@@ -113,12 +123,13 @@ class Judge:
         kept: Kept,
         written: Written,
         story: str,
+        start: int,
         *,
-        start: int = 0,
-        deeper: bool = True,
+        deeper: bool,
     ) -> None:
         explorer = recorder.explorer
-        explorer.chance, explorer.every = self._chance, self._every if deeper else 0
+        explorer.chance, explorer.most = self._chance, self._most
+        explorer.every = self._every if deeper else 0
         note_lines(explorer.now(), written)
         for n, operation in enumerate(recorder.operations):
             if isinstance(operation, Kept):
@@ -146,10 +157,10 @@ class Judge:
         return new
 
     def _judge(self, tree: Tree, kept: Kept, written: Written, story: str) -> None:
-        with self._place() as place:
+        with self.place() as place:
             build(tree, place)
             try:
-                check(place, kept, written)
+                check(place, kept, written, self._known)
             except BaseException as error:
                 left = Path(tempfile.mkdtemp(prefix="awl-crash-state-"))
                 build(tree, left)
@@ -159,15 +170,16 @@ class Judge:
     def _recover(self, tree: Tree, kept: Kept, written: Written, story: str) -> None:
         """Lose power again, after each operation of the recovery and of a turn after it."""
         kept = kept.with_tails(tree)
-        with self._place() as place:
+        with self.place() as place:
             build(tree, place)
             with Recorder(place) as recorder:
                 resume(Play(place, recorder, kept))
         known = {name: set(lines) for name, lines in written.items()}
-        self._explore(recorder, kept, known, f"{story}\nthen ", deeper=False)
+        self._explore(recorder, kept, known, f"{story}\nthen ", 0, deeper=False)
 
     @contextmanager
-    def _place(self) -> Iterator[Path]:
+    def place(self) -> Iterator[Path]:
+        """A folder that is gone afterwards."""
         place = self._folder / str(next(self._serial))
         place.mkdir()
         try:
@@ -184,3 +196,14 @@ def note_lines(tree: Tree, written: Written) -> None:
     for name, data in tree.items():
         if is_log(name):
             written.setdefault(name, set()).update((data or b"").split(b"\n"))
+
+
+def lines_written(recorder: Recorder) -> Written:
+    """All lines that logs held at some time of a recording."""
+    written: Written = {}
+    explorer = recorder.explorer
+    for operation in recorder.operations:
+        if not isinstance(operation, Kept):
+            explorer.after(operation)
+            note_lines(explorer.now(), written)
+    return written

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -63,13 +63,16 @@ def is_log(path: str) -> bool:
     return path.endswith(".jsonl") and path.count("/") == 2 and "/." not in f"/{path}"
 
 
-def check(root: Path, kept: Kept, written: Mapping[str, set[bytes]]) -> None:
+def check(
+    root: Path, kept: Kept, written: Mapping[str, set[bytes]], known: set[int] | None = None
+) -> None:
     """All promises, of all logs below a folder.
 
     Args:
         root: the state.
         kept: what must be there.
         written: for each log, the lines that were ever written to it: nothing else may come up.
+        known: what was checked already, and is not again: a log with all that lies beside it.
     """
     for name, data in kept.files.items():
         assert (root / name).read_bytes() == data, f"{name} is not what was stored"
@@ -79,13 +82,22 @@ def check(root: Path, kept: Kept, written: Mapping[str, set[bytes]]) -> None:
         session = Session.create(root / "sessions", "/", MODEL)
         session.append_message(text_message("user", "Hello?"))
         session.close()
+    known = set() if known is None else known
     for name in sorted(found):
-        check_log(
-            root / name,
-            kept.logs.get(name, b""),
-            kept.torn.get(name, ()),
-            written.get(name, set()),
-        )
+        told = kept.logs.get(name, b""), kept.torn.get(name, ())
+        key = hash((*told, *_surroundings(root / name)))
+        if key not in known:
+            check_log(root / name, *told, written.get(name, set()))
+            known.add(key)
+
+
+def _surroundings(log: Path) -> Iterator[tuple[str, bytes]]:
+    """A log, and all files that belong to it."""
+    stem = log.name.removesuffix(".jsonl")
+    for path in sorted(log.parent.rglob("*")):
+        name = str(path.relative_to(log.parent))
+        if stem in name and path.is_file():
+            yield name, path.read_bytes()
 
 
 def check_log(

@@ -27,6 +27,7 @@ from crash.disk import (
     Node,
     Operation,
     Synced,
+    Unsynced,
     Write,
     put,
 )
@@ -50,14 +51,14 @@ class Recorder:
     """Follows what happens below a folder.
 
     Attributes:
-        explorer: stands at the beginning, and can be led through `operations` once.
+        explorer: one that stands at the beginning, and can be led through `operations`.
         operations: what happened, and between that whatever was given to `note`.
     """
 
     def __init__(self, root: Path, hook: Hook | None = None) -> None:
         self._root = os.path.realpath(root)
         self._live = _read(self._root)
-        self.explorer = Explorer(self._live)
+        self._beginning = Explorer(self._live)
         self.operations: list[Operation | Any] = []
         self._hook = hook
         self._dead = False
@@ -85,7 +86,8 @@ class Recorder:
             "replace": self._rename,
             "sendfile": self._sendfile,
             "copy_file_range": self._copy_file_range,
-            **dict.fromkeys(("pwrite", "pwritev", "writev"), self._unexpected),
+            "pwrite": self._pwrite,
+            **dict.fromkeys(("pwritev", "writev"), self._unexpected),
         }
         for name, wrapper in wrappers.items():
             if hasattr(os, name):
@@ -100,13 +102,21 @@ class Recorder:
             patched.stop()
         _recorders.remove(self)
 
+    @property
+    def explorer(self) -> Explorer:
+        return self._beginning.copy()
+
     def note(self, what: Any) -> None:
         """Put something of the caller's between the operations."""
         self.operations.append(what)
 
+    def heal(self) -> None:
+        """No operation fails from here on."""
+        self._hook = None
+
     def bury(self) -> None:
         """After `Killed`: what the system does when a process is gone; then another may begin."""
-        self._hook = None
+        self.heal()
         for log in list(awl.log.file._open_files):
             log._let_go()
         self._dead = False
@@ -167,13 +177,27 @@ class Recorder:
         self._do(Write(node, at, given[:taken]))
         return taken
 
+    def _pwrite(self, real: Callable[..., int], fd: int, data: Any, at: int) -> int:
+        node, _ = self._fds.get(fd, (None, 0))
+        if not isinstance(node, File):
+            return real(fd, data, at)
+        limit = self._ask("write", self._path_of(node))
+        given = bytes(data) if limit is None else bytes(data)[:limit]
+        taken = real(fd, given, at)
+        self._do(Write(node, at, given[:taken]))
+        return taken
+
     def _sync(self, name: str) -> Callable[..., None]:
         def sync(real: Callable[..., None], fd: int) -> None:
             node, _ = self._fds.get(fd, (None, 0))
             if node is None:
                 real(fd)
                 return
-            self._ask(name, self._path_of(node))
+            try:
+                self._ask(name, self._path_of(node))
+            except OSError:
+                self._do(Unsynced(node))
+                raise
             self._do(Synced(node))  # the disk in question is a model: nothing need be waited for
 
         return sync
@@ -264,8 +288,8 @@ class Recorder:
         self._ask("write", self._path_of(node))
         start = os.lseek(source, 0, os.SEEK_CUR) if offset is None else offset
         at = len(node.data) if flags & os.O_APPEND else os.lseek(out, 0, os.SEEK_CUR)
-        taken = copy()
-        self._do(Write(node, at, os.pread(source, taken, start)))
+        if taken := copy():
+            self._do(Write(node, at, os.pread(source, taken, start)))
         return taken
 
     def _unexpected(self, real: Callable[..., int], fd: int, *arguments: Any) -> int:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import random
+import tempfile
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 from awl.conversation import Message, Text, Thinking, ToolResult, ToolUse, text_message
@@ -12,15 +14,21 @@ from awl.entries import (
     Entry,
     PartialBlock,
     PartialEntry,
+    RewindEntry,
     TitleEntry,
     ToolCallEntry,
     ToolResultEntry,
     Usage,
 )
+from awl.formats import find
 from awl.session import Session
+from awl.store.files import Store
+from awl.store.importing import Importer
 from crash.promises import MODEL, Kept, torn_tail
 from crash.recorder import Recorder
 
+PI = find("pi")
+PI_SESSION = next((Path(__file__).parents[1] / "data/formats/pi").glob("*_real-model-2.jsonl"))
 USAGE = Usage(input=1500, output=85)
 
 
@@ -29,21 +37,69 @@ class Play:
 
     def __init__(self, root: Path, recorder: Recorder, kept: Kept | None = None) -> None:
         self.root = root
+        self.sessions = root / "sessions"
         self.recorder = recorder
         self.kept = kept or Kept()
 
-    def acknowledge(self, session: Session) -> None:
-        """All that was appended so far was acknowledged."""
-        name = str(session.path.relative_to(self.root))
-        self.kept = self.kept.with_log(name, session.path.read_bytes())
+    def acknowledge(self, log: Path, end: int | None = None) -> None:
+        """All that a log holds now, up to a byte, was acknowledged."""
+        self.kept = self.kept.with_log(self.name(log), log.read_bytes()[:end])
         self.recorder.note(self.kept)
 
+    def name(self, path: Path) -> str:
+        return str(path.relative_to(self.root))
+
+    # -- what a session can do ---------------------------------------------------------------------
+
     def create(self) -> Session:
-        return Session.create(self.root / "sessions", "/", MODEL)
+        return Session.create(self.sessions, "/", MODEL)
+
+    def open(self, log: Path) -> Session:
+        session = Session.open(log)
+        self.acknowledge(log)
+        return session
+
+    def close(self, session: Session) -> None:
+        session.close()
+        if session.born:
+            self.acknowledge(session.path)
 
     def append(self, session: Session, *entries: Entry) -> None:
         session.append_many(entries)
-        self.acknowledge(session)
+        self.acknowledge(session.path)
+
+    def blob(self, session: Session, data: bytes) -> None:
+        """Store a large output, and an entry that names it."""
+        ref = session.blobs.put(data)
+        self.kept = self.kept.with_file(self.name(session.blobs.directory / ref.blob), data)
+        self.recorder.note(self.kept)
+        result = ToolResultEntry(
+            tool_use_id="t1",
+            name="bash",
+            content="head … tail",
+            output=ref,
+            is_error=False,
+            duration_ms=3,
+        )
+        self.append(session, result)
+
+    def fork(self, source: Session | Path, at: int | None = None) -> Path:
+        """Fork a session. The child is acknowledged, and what its parent is told."""
+        with closing(Store(self.sessions)) as store:
+            child = store.fork(source, at=at)
+        self.acknowledge(child)
+        self.acknowledge(source if isinstance(source, Path) else source.path)
+        return child
+
+    def bring(self, source: Path) -> None:
+        """Import another program's session, or what is new in it."""
+        with closing(Store(self.sessions)) as store:
+            brought = Importer(self.sessions, store.logs(), "/").bring(source, PI)
+        assert brought.path is not None
+        if brought.outcome != "same":  # else nothing was promised that was not before
+            self.acknowledge(brought.path)
+
+    # -- in short ----------------------------------------------------------------------------------
 
     def say(self, session: Session, text: str) -> None:
         self.append(session, session.message_entry(text_message("user", text)))
@@ -59,21 +115,6 @@ class Play:
         )
         self.append(session, entry)
 
-    def blob(self, session: Session, data: bytes) -> ToolResultEntry:
-        """Store a large output, and the entry that names it."""
-        ref = session.blobs.put(data)
-        path = (session.blobs.directory / ref.blob).relative_to(self.root)
-        self.kept = self.kept.with_file(str(path), data)
-        self.recorder.note(self.kept)
-        return ToolResultEntry(
-            tool_use_id="t1",
-            name="bash",
-            content="head … tail",
-            output=ref,
-            is_error=False,
-            duration_ms=3,
-        )
-
 
 Scenario = Callable[[Play], None]
 
@@ -86,8 +127,7 @@ def birth(play: Play) -> None:
         session.message_entry(text_message("system", "Be kind.")),
         session.message_entry(text_message("user", "What is here? \u2028 \U0001f600 \0")),
     )
-    session.close()
-    play.acknowledge(session)
+    play.close(session)
 
 
 def two_births(play: Play) -> None:
@@ -96,8 +136,8 @@ def two_births(play: Play) -> None:
     play.say(first, "One.")
     play.say(second, "Two.")
     play.say(first, "And one more.")
-    first.close()
-    second.close()
+    play.close(first)
+    play.close(second)
 
 
 def turn(play: Play) -> None:
@@ -116,12 +156,11 @@ def turn(play: Play) -> None:
     )
     play.append(session, ToolCallEntry(tool_use_id="t1", name="bash"))
     play.append(session, ToolCallEntry(tool_use_id="t2", name="read"))
-    play.append(session, play.blob(session, b"whole output\n" * 30))
+    play.blob(session, b"whole output\n" * 30)
     results = ToolResult(tool_use_id="t1", content="x"), ToolResult(tool_use_id="t2", content="a")
     play.append(session, session.message_entry(Message("user", results)))
     play.answer(session, Text(text="Two files."))
-    session.close()
-    play.acknowledge(session)
+    play.close(session)
 
 
 def batch(play: Play) -> None:
@@ -129,10 +168,9 @@ def batch(play: Play) -> None:
     session = play.create()
     play.say(session, "Hello")
     play.append(session, *(TitleEntry(title=f"{n} " + "x" * 90 * n) for n in range(6)))
-    session.rewind(session.state.entries[0].id)
-    play.acknowledge(session)
+    play.append(session, RewindEntry(parent_id=session.leaf_id))
     play.say(session, "Again")
-    session.close()
+    play.close(session)
 
 
 def long_lines(play: Play) -> None:
@@ -140,29 +178,54 @@ def long_lines(play: Play) -> None:
     session = play.create()
     play.say(session, "word " * 2000)
     play.answer(session, Text(text="a long answer, " * 1500))
-    session.close()
+    play.close(session)
 
 
 def blobs(play: Play) -> None:
     """Large payloads beside a log, one of them twice."""
     session = play.create()
     play.say(session, "Make a picture.")
-    play.append(session, play.blob(session, b"\x89PNG" + os.urandom(3000)))
-    play.append(session, play.blob(session, b"the same"))
-    play.append(session, play.blob(session, b"the same"))
-    session.close()
+    play.blob(session, b"\x89PNG" + os.urandom(3000))
+    play.blob(session, b"the same")
+    play.blob(session, b"the same")
+    play.close(session)
 
 
 def going_on(play: Play) -> None:
     """A closed session is opened again, and again."""
     session = play.create()
     play.say(session, "One")
-    session.close()
+    play.close(session)
     for text in ("Two", "Three"):
-        session = Session.open(session.path)
+        session = play.open(session.path)
         play.say(session, text)
-        session.close("error")
-        play.acknowledge(session)
+        play.close(session)
+
+
+def forking(play: Play) -> None:
+    """An open session with a blob is forked, whole and in part, and so is a closed one."""
+    session = play.create()
+    play.say(session, "One")
+    play.blob(session, b"whole output\n" * 30)
+    play.answer(session, Text(text="Two"))
+    play.fork(session)
+    play.say(session, "Three")
+    play.close(session)
+    child = play.fork(session.path, at=3)
+    grandchild = play.open(play.fork(child))
+    play.say(grandchild, "Four")
+    play.close(grandchild)
+
+
+def importing(play: Play) -> None:
+    """Another program's session comes, grows, and comes again."""
+    lines = PI_SESSION.read_bytes().splitlines(keepends=True)
+    with tempfile.TemporaryDirectory() as elsewhere:
+        source = Path(elsewhere) / PI_SESSION.name
+        source.write_bytes(b"".join(lines[:-2]))
+        play.bring(source)
+        source.write_bytes(b"".join(lines))
+        play.bring(source)
 
 
 def wandering(seed: int) -> Scenario:
@@ -183,24 +246,20 @@ def wandering(seed: int) -> Scenario:
                     titles = (TitleEntry(title=text) for _ in range(chance.randint(2, 5)))
                     play.append(session, *titles)
                 case "blob":
-                    play.append(session, play.blob(session, text.encode()))
+                    play.blob(session, text.encode())
                 case "back":
-                    session.rewind(chance.choice([None, *(e.id for e in session.state.entries)]))
-                    play.acknowledge(session)
+                    target = chance.choice([None, *(e.id for e in session.state.entries)])
+                    play.append(session, RewindEntry(parent_id=target))
                 case "reopen":
-                    session.close()
-                    session = Session.open(session.path)
-                    play.acknowledge(session)
-        session.close()
-        play.acknowledge(session)
+                    play.close(session)
+                    session = play.open(session.path)
+        play.close(session)
 
     return wander
 
 
-SCENARIOS: dict[str, Scenario] = {
-    scenario.__name__: scenario
-    for scenario in (birth, two_births, turn, batch, long_lines, blobs, going_on)
-}
+_ALL = (birth, two_births, turn, batch, long_lines, blobs, going_on, forking, importing)
+SCENARIOS: dict[str, Scenario] = {scenario.__name__: scenario for scenario in _ALL}
 
 
 # -- what another process finds --------------------------------------------------------------------
@@ -211,17 +270,27 @@ def resume(play: Play) -> None:
 
     What a person is shown then must not vanish again, and a torn tail was promised to be kept.
     """
-    for path in sorted(play.root.glob("sessions/*/*.jsonl")):
+    for path in sorted(play.sessions.glob("*/*.jsonl")):
         tail = torn_tail(path.read_bytes())
-        session = Session.open(path)
+        session = play.open(path)
         if tail:
-            play.kept = play.kept.with_torn(str(path.relative_to(play.root)), tail)
-        play.acknowledge(session)
+            play.kept = play.kept.with_torn(play.name(path), tail)
         play.say(session, "Go on.")
-        session.close()
+        play.close(session)
 
 
 def resume_twice(play: Play) -> None:
     """What the second process does must not depend on what the first did."""
     resume(play)
     resume(play)
+
+
+def fork_all(play: Play) -> None:
+    """Every log that there is is forked, which sweeps up what was left in its folder."""
+    for path in sorted(play.sessions.glob("*/*.jsonl")):
+        play.fork(path)
+
+
+def import_again(play: Play) -> None:
+    """What was broken off goes on where it stopped."""
+    play.bring(PI_SESSION)

@@ -126,11 +126,12 @@ class Unborn:
             sync.join()
         if self._born and not self._over:
             self.path.unlink()
+            sync_directory(self.path.parent)  # a power loss must not leave it without its blobs
         # Where another process gave birth to this very log, the blobs are now its own.
         if self._placed and not isinstance(error, FileExistsError):
-            shutil.rmtree(self._place, ignore_errors=True)
-        shutil.rmtree(self.blobs.directory, ignore_errors=True)
-        self._hidden.unlink(missing_ok=True)
+            _remove_folder(self._place)
+        _remove_folder(self.blobs.directory)
+        self._hidden.unlink(missing_ok=True)  # last: as long as it is there, `sweep` finds the rest
 
 
 class _Sync(threading.Thread):
@@ -208,8 +209,13 @@ def _remove(hidden: Path, path: Path | None) -> None:
             if hidden.name.endswith(_SUFFIX):
                 # A link more: the log had got its name, and nothing but this one is too much.
                 if path and os.fstat(fd).st_nlink == 1 and not path.exists():
-                    shutil.rmtree(Blobs(path).directory, ignore_errors=True)
-                shutil.rmtree(hidden.with_name(hidden.name + ".blobs"), ignore_errors=True)
+                    _remove_folder(Blobs(path).directory)
+                _remove_folder(hidden.with_name(hidden.name + ".blobs"))
             hidden.unlink()
         finally:
             os.close(fd)
+
+
+def _remove_folder(folder: Path) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        shutil.rmtree(folder)

@@ -42,6 +42,9 @@ _CLOEXEC: Final = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
 _open_files: set[LogFile] = set()
 
+# Logs that this process could neither make durable nor remove: nothing of them was acknowledged.
+_stillborn: dict[Path, os.stat_result] = {}
+
 
 class Recovery(msgspec.Struct, frozen=True):
     """What opening a log for writing found at its tail.
@@ -95,12 +98,16 @@ class LogFile:
         try:
             write_all(fd, first)
             os.fsync(fd)
+            _take_back(path)
             give_name(unborn, path)
             born = True
             sync_name(path)
         except BaseException:
-            with contextlib.suppress(OSError):
+            try:
                 (path if born else unborn).unlink()
+            except OSError:
+                if born:
+                    _stillborn[path] = os.fstat(fd)
             log._let_go()
             raise
         log.end = len(first)
@@ -364,7 +371,24 @@ def give_name(unborn: Path, path: Path) -> None:
             raise FileExistsError(errno.EEXIST, "File exists", str(path)) from None
         unborn.rename(path)
     else:
-        unborn.unlink()
+        with contextlib.suppress(OSError):  # a name too many, for the next birth's `sweep`
+            unborn.unlink()
+
+
+def _take_back(path: Path) -> None:
+    """Remove what a birth of this process has left that failed, unless someone went on with it."""
+    left = _stillborn.get(path)
+    if left is None:
+        return
+    with contextlib.suppress(FileNotFoundError, SessionBusy):
+        fd = open_locked(path, patience=0)
+        try:
+            found = os.fstat(fd)
+            if os.path.samestat(found, left) and found.st_size == left.st_size:
+                path.unlink()
+        finally:
+            os.close(fd)
+    del _stillborn[path]
 
 
 def create_private(path: Path, flags: int = os.O_WRONLY) -> int:
