@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -24,6 +25,10 @@ from awl.cli.common import (
 
 if TYPE_CHECKING:
     from awl.health.findings import Checked
+    from awl.health.pattern import Pattern
+    from awl.health.redact import Survey
+    from awl.health.usage import Usage
+    from awl.index.info import SessionInfo
     from awl.store.files import Store
 
 
@@ -158,6 +163,169 @@ def repair(session_id: str, cwd: str | None, dry_run: bool) -> None:
     print_text(made.session_id)
 
 
+@click.command()
+@click.argument("session_id", metavar="ID", type=SESSION)
+@click.argument("pattern")
+@click.option("--regex", is_flag=True, help="PATTERN is a regular expression.")
+@click.option("--replace", "replacement", metavar="TEXT", help="Comes in its place: [redacted].")
+@click.option("-y", "--yes", is_flag=True, help="Without asking, forks and copies too.")
+@click.pass_context
+def redact(
+    ctx: click.Context,
+    session_id: str,
+    pattern: str,
+    regex: bool,
+    replacement: str | None,
+    yes: bool,
+) -> None:
+    """Get a text out of a session and of all that derives from it, for good.
+
+    PATTERN is the text itself, or - to be asked for it (or to read it from stdin), so that no
+    history of commands keeps it. It is found however JSON escapes it, in the log with all its
+    branches, in blobs, torn tails, titles, the history of prompts, the index, the trash, and in
+    forks and copies of the session. What a provider has signed is dropped, never edited. The
+    session keeps its id, its number and all entries. An open session is refused.
+
+    The exit code is 1 if anything that awl keeps still holds it.
+
+    \b
+    Examples:
+      awl sessions redact 019dc5ba -
+      awl sessions redact 019dc5ba 'sk-[A-Za-z0-9]{20,}' --regex
+    """
+    from awl.health.pattern import REPLACEMENT, Pattern
+    from awl.health.redact import redact as take_out
+    from awl.health.redact import survey
+
+    store = open_store()
+    try:
+        found = store.find(session_id)
+    finally:
+        say_all(store.notices)
+    wanted = Pattern(
+        _asked() if pattern == "-" else pattern,
+        regex=regex,
+        replacement=REPLACEMENT if replacement is None else replacement,
+    )
+    size = sum(map(_size, store.root.rglob("*.jsonl")))
+    where = survey(store, found, wanted, _progress("looking", size))
+    if where:
+        _say_where(where)
+        if not yes:
+            where = _agreed(where)
+        take_out(store, where, wanted, _progress("redacting", size))
+    left = _left(store, wanted)
+    if left:
+        say_all(f"it is still in {path}" for path in left)
+        ctx.exit(1)
+    say(f"nothing in {store.root} holds it{' any more' if where else ''}")
+    say("exports, backups, and what was sent to a provider, cannot be reached from here")
+
+
+def _say_where(where: Survey) -> None:
+    if where.own:
+        say(f"{where.own.session_id}: {where.own}")
+    for held in where.related:
+        say(f"{held.session_id}, which has the same entries ({held.log}): {held}")
+    if where.rows:
+        say(f"{where.rows} messages that were kept without a log")
+    if where.prompts:
+        say("the history of prompts")
+
+
+def _agreed(where: Survey) -> Survey:
+    """What a person says that it shall be taken out of."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise click.UsageError("there is nobody to ask: say -y")
+    click.confirm("Take it out for good?", abort=True, err=True)
+    if where.related and not click.confirm("Out of those with the same entries, too?", err=True):
+        return where.alone()
+    return where
+
+
+@click.command()
+@click.option("--all", "everywhere", is_flag=True, help="All that is kept, the trash too.")
+@click.option("--cwd", metavar="DIR", help="The sessions of DIR.")
+@click.option("--json", "as_json", is_flag=True, help="For programs: bytes.")
+def du(everywhere: bool, cwd: str | None, as_json: bool) -> None:
+    """Show where the space is: what each session of this directory takes, the largest last.
+
+    \b
+    Examples:
+      awl sessions du
+      awl sessions du --all --json | jq .trash
+    """
+    from awl.health.usage import usage_below, usage_of
+
+    store = open_store()
+    where = None if everywhere else here(cwd)
+    infos = {info.path: info for info in store.list(where).sessions if info.path}
+    short = store.short_ids([info.id for info in infos.values()])
+    say_all(store.notices)
+    store.close()  # what the databases take while they are open is no more then
+    usage = usage_below(store.root, store.logs()) if where is None else usage_of(map(Path, infos))
+    if as_json:
+        print_json(_usage_json(usage, infos))
+        return
+    for taken in usage.sessions:
+        info = infos.get(taken.path)
+        name = f"{short[info.id]}  {info.title}" if info else taken.path
+        beside = [
+            f"{what} {_in_words(size)}"
+            for what, size in (("blobs", taken.blobs), ("torn tails", taken.torn))
+            if size
+        ]
+        rest = f"  ({', '.join(beside)})" if beside else ""
+        row = f"{_in_words(taken.total):>8}  {name}{rest}"
+        print_text(row.rstrip().replace("\n", "␊"))
+    for size, what in (
+        (usage.databases, "databases and the history of prompts"),
+        (usage.trash, "trash"),
+        (usage.other, "what belongs to no session"),
+        (usage.total, "in all"),
+    ):
+        if size or what == "in all":
+            print_text(f"{_in_words(size):>8}  {what}")
+
+
+def _usage_json(usage: Usage, infos: Mapping[str, SessionInfo]) -> dict[str, Any]:
+    return {
+        "sessions": [
+            {
+                "id": infos[taken.path].id if taken.path in infos else None,
+                "title": infos[taken.path].title if taken.path in infos else "",
+                "path": taken.path,
+                "log": taken.log,
+                "blobs": taken.blobs,
+                "torn": taken.torn,
+                "total": taken.total,
+            }
+            for taken in usage.sessions
+        ],
+        "shared": usage.shared,
+        "databases": usage.databases,
+        "trash": usage.trash,
+        "other": usage.other,
+        "total": usage.total,
+    }
+
+
+def _asked() -> str:
+    if sys.stdin.isatty():
+        text: str = click.prompt("What is to go", hide_input=True, err=True)
+        return text
+    return sys.stdin.read().removesuffix("\n")
+
+
+def _left(store: Store, wanted: Pattern) -> list[str]:
+    """Where it still is."""
+    from awl.health.redact import leftovers
+
+    total = sum(_size(path) for path in store.root.rglob("*") if path.is_file())
+    store.close()
+    return [str(path) for path in leftovers(store.root, wanted, _progress("checking", total))]
+
+
 def _progress(doing: str, total: int) -> Callable[[int], None]:
     """Shows how far something is that reads so many bytes."""
     shown = progress(doing)
@@ -172,6 +340,17 @@ def _progress(doing: str, total: int) -> Callable[[int], None]:
     return advance
 
 
+def _in_words(size: int) -> str:
+    """A number of bytes, as people read it."""
+    if size < 1000:
+        return f"{size} B"
+    amount, units = size / 1000, ["kB", "MB", "GB", "TB"]
+    while amount >= 999.5 and len(units) > 1:
+        amount /= 1000
+        units.pop(0)
+    return f"{amount:.1f} {units[0]}" if amount < 99.95 else f"{amount:.0f} {units[0]}"
+
+
 def _size(path: Path) -> int:
     try:
         return path.stat().st_size
@@ -179,4 +358,4 @@ def _size(path: Path) -> int:
         return 0
 
 
-VERBS: Final = (verify, repair)
+VERBS: Final = (verify, repair, redact, du)

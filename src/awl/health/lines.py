@@ -169,6 +169,16 @@ class Lines:
         return any(self.seqs[position] == seq for position in self.ids.positions(name))
 
     @property
+    def leaf(self) -> str | None:
+        """The id of the last entry so far."""
+        return self._leaf
+
+    @property
+    def next_seq(self) -> int:
+        """The seq of the next entry: no acknowledged one is ever used twice."""
+        return self._last_seq + 1 + self._unread + max(0, self._lost_lines - self._skipped)
+
+    @property
     def odd(self) -> list[int]:
         """The seqs of entries that are not as the format says, so far."""
         return sorted(set(self._excusable.values()))

@@ -50,6 +50,9 @@ CREATE TABLE trashed (session_id TEXT PRIMARY KEY, deleted TEXT NOT NULL) WITHOU
 SCHEMA_VERSION: Final = len(_SCHEMAS)
 
 
+_WORDS: Final = {"messages": ("text",), "conversations": ("provider", "model", "endpoint")}
+
+
 class Said(msgspec.Struct, frozen=True):
     """One message of a conversation that has no log: who said what, and when."""
 
@@ -176,6 +179,25 @@ class Conversations:
         for table in ("messages", "conversations", "trashed"):
             self._change(f"DELETE FROM {table} WHERE session_id = ?", (session_id,))  # noqa: S608
 
+    def rewrite(self, session_ids: Iterable[str], change: Callable[[str], str]) -> int:
+        """Change what was said in conversations, for good: nothing of what it was stays in the
+        file. Returns how many messages are others now."""
+        ids = list(session_ids)
+
+        def work(db: sqlite3.Connection) -> int:
+            count = 0
+            with writing(db):
+                for session_id in ids:
+                    for table, fields in _WORDS.items():
+                        count += _rewrite(db, table, fields, session_id, change)
+            db.execute("VACUUM")
+            busy, _, _ = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            if busy:
+                raise Unusable(f"{self.path} is in use by another process: try again")
+            return count
+
+        return self._run(work) if self.path.exists() else 0
+
     def trashed(self) -> list[tuple[Logless, str]]:
         """The conversations that `trash` keeps out of `all`, and since when."""
         if not self.path.exists():
@@ -292,6 +314,25 @@ class Conversations:
 
 def _version(db: sqlite3.Connection) -> int:
     return int(db.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _rewrite(
+    db: sqlite3.Connection,
+    table: str,
+    fields: tuple[str, ...],
+    session_id: str,
+    change: Callable[[str], str],
+) -> int:
+    key = "id" if table == "messages" else "session_id"
+    query = f"SELECT {key}, {', '.join(fields)} FROM {table} WHERE session_id = ?"  # noqa: S608
+    count = 0
+    for row, *before in db.execute(query, (session_id,)).fetchall():
+        after = [None if text is None else change(text) for text in before]
+        if after != before:
+            places = ", ".join(f"{name} = ?" for name in fields)
+            db.execute(f"UPDATE {table} SET {places} WHERE {key} = ?", (*after, row))  # noqa: S608
+            count += table == "messages"
+    return count
 
 
 def _numbers(db: sqlite3.Connection, ids: list[str]) -> dict[str, int]:

@@ -161,6 +161,25 @@ class Database:
             except Unusable as error:
                 raise Unusable(f"{self.path} cannot be built anew: {error}") from None
 
+    @contextlib.contextmanager
+    def gone(self) -> Iterator[None]:
+        """Remove the index, and keep all others from it while the block runs: none that is built
+        meanwhile knows what was in the logs before.
+
+        Raises:
+            Unusable: other processes use it and do not end, or it cannot be removed.
+        """
+        with self._guard:
+            self._drop_connection()
+            self._drop_spare()
+            with self._locked("index.new.lock", shared=False), self._alone():
+                try:
+                    for path in (self.path, self.path.with_name("index.new.db")):
+                        _remove(path)
+                except OSError as error:
+                    raise Unusable(f"{self.path} cannot be removed: {error.strerror}") from None
+                yield
+
     def close(self) -> None:
         """Let go of the files."""
         with self._guard:

@@ -151,7 +151,7 @@ def _escaped(data: bytes) -> bytes:
     return data
 
 
-def with_fields(line: bytes, **fields: Any) -> bytes:
+def with_fields(line: bytes, /, **fields: Any) -> bytes:
     """The line of an object with some fields set anew, newline included. All others stay as they
     are, byte for byte, unless no strict decoder takes them.
 
