@@ -53,7 +53,10 @@ class Unborn:
         self._hidden = hidden
         self.blobs.directory = hidden.with_name(hidden.name + ".blobs")
         self._placed = self._born = False
-        self._syncs: list[_Sync] = []
+        folder, *above = folders_of(path)
+        self._folder = folder
+        # In the background: a disk takes hardly longer for several at once than for one.
+        self._syncs = [_Sync(*above)]
 
     def write(self, data: bytes) -> None:
         """Append bytes."""
@@ -96,17 +99,18 @@ class Unborn:
         else:
             give_name(self._hidden, self.path)
         self._born = True
-        # A disk takes hardly longer for several at once than for one.
-        self._syncs = [_Sync(folder) for folder in folders_of(self.path)]
+        self._syncs.append(_Sync(self._folder))
 
     def _settle(self) -> None:
         if not self._born:
             self.appear()
-        for sync in self._syncs:
-            sync.join()
-        for number, sync in enumerate(self._syncs):
-            if sync.error and (number == 0 or not isinstance(sync.error, PermissionError)):
-                raise sync.error
+        above, own = self._syncs
+        above.join()
+        own.join()
+        if own.error is not None:
+            raise own.error
+        if above.error is not None and not isinstance(above.error, PermissionError):
+            raise above.error
 
     def _place_blobs(self) -> None:
         """Give the blobs their folder, or move them into what is there of it already."""
@@ -135,19 +139,22 @@ class Unborn:
 
 
 class _Sync(threading.Thread):
-    """Makes the names in a folder durable, in the background."""
+    """Makes the names in folders durable, in the background."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, *folders: Path) -> None:
         super().__init__()
         self.error: OSError | None = None
-        self._folder = folder
+        self._folders = folders
         self.start()
 
     def run(self) -> None:
-        try:
-            sync_directory(self._folder)
-        except OSError as error:
-            self.error = error
+        for folder in self._folders:
+            try:
+                sync_directory(folder)
+            except PermissionError as error:  # it may be passed through, and not be read
+                self.error = self.error or error
+            except OSError as error:
+                self.error = error
 
 
 @contextmanager

@@ -409,7 +409,7 @@ def create_private(path: Path, flags: int = os.O_WRONLY) -> int:
     return fd
 
 
-def write_all(fd: int, data: bytes) -> None:
+def write_all(fd: int, data: bytes | memoryview) -> None:
     """Write bytes; more than one `write` only where the system takes fewer than it was given."""
     view = memoryview(data)
     while view:

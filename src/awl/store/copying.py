@@ -24,6 +24,7 @@ from awl.replay import read
 
 _REFERENCE: Final = re.compile(rb'"blob":\s*"([0-9a-f]{64})"')
 _LONGEST_REFERENCE: Final = 128
+_PIECE: Final = 1 << 20
 
 
 class Head(NamedTuple):
@@ -126,16 +127,20 @@ def line_start(fd: int, end: int) -> int:
 
 
 def copy_bytes(source: int, target: int, start: int, end: int) -> None:
-    """Append bytes [start, end) of an open file to another, in the kernel where it can."""
-    if hasattr(os, "copy_file_range"):
-        try:
-            while start < end and (done := os.copy_file_range(source, target, end - start, start)):
-                start += done
-        except OSError:  # other file systems, or one that knows no such thing
-            pass
-    while start < end and (block := read_at(source, min(BLOCK, end - start), start)):
-        write_all(target, block)
-        start += len(block)
+    """Append bytes [start, end) of an open file to another.
+
+    Through one buffer: in the kernel it would take longer, as the two files' pages do not line up
+    behind headers of different lengths. Nor could they share their blocks.
+    """
+    if not hasattr(os, "preadv"):
+        while start < end and (block := read_at(source, min(_PIECE, end - start), start)):
+            write_all(target, block)
+            start += len(block)
+        return
+    buffer = memoryview(bytearray(min(_PIECE, max(0, end - start))))
+    while start < end and (size := os.preadv(source, [buffer[: end - start]], start)):
+        write_all(target, buffer[:size])
+        start += size
 
 
 def same_until(one: int, other: int, size: int, start: int = 0, other_start: int = 0) -> int:
