@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from running import HARMFUL, Awl, kind, read_log, say, user
+from running import HARMFUL, Awl, call, kind, read_log, say, user
 
 
 def test_fork_prints_the_new_id_last_and_both_go_on(awl: Awl) -> None:
@@ -170,3 +170,53 @@ def test_files_of_other_programs_come_in_beside_awls_own(awl: Awl) -> None:
     assert awl("sessions", "import", "z", "--format", "awl").lines == [own]
     assert awl("sessions", "import", "z", "--format", "zeph").lines == [foreign]
     assert len(awl.logs) == 2
+
+
+KEY = "sk-ant-api03-" + "aB3" * 12
+
+
+@pytest.mark.parametrize("name", ["awl", "html", "markdown", "pi", "zeph"])
+def test_an_export_with_redact_holds_no_secret_and_the_session_keeps_its_own(
+    awl: Awl, name: str
+) -> None:
+    awl.plays(
+        [call("bash", command=f"echo {KEY}; seq 20000; echo hunter2-hunter2")],
+        [say(f"It is {KEY}")],
+    )
+    awl("-y", "-p", f"my key is {KEY}", env={"MY_PASSWORD": "hunter2-hunter2"})
+    before = awl.log.read_bytes()
+    assert before.count(KEY.encode()) > 3
+    target = awl.home / "out"
+    done = awl(
+        "sessions",
+        "export",
+        awl.id,
+        str(target),
+        "--format",
+        name,
+        "--redact",
+        env={"MY_PASSWORD": "hunter2-hunter2"},
+    )
+    assert "masked: " in done.err
+    out = [path for path in (target, *awl.home.glob("out.blobs/*")) if path.is_file()]
+    assert any(b"[redacted]" in path.read_bytes() for path in out)
+    for path in out:
+        assert KEY.encode() not in path.read_bytes()
+        assert b"hunter2-hunter2" not in path.read_bytes()
+    assert awl.log.read_bytes() == before
+    assert list(awl.tmp.iterdir()) == []
+
+
+def test_what_was_exported_with_redact_is_a_session_that_goes_on(awl: Awl) -> None:
+    awl.plays([call("bash", command=f"echo {KEY}")], [say("done")], [say("on")])
+    awl("-y", "-p", f"my key is {KEY}")
+    target = awl.home / "out.jsonl"
+    awl("sessions", "export", awl.id, str(target), "--redact")
+    awl("sessions", "delete", awl.id, "--purge", "-y")
+    found = awl("sessions", "import", str(target)).lines[-1]
+    assert awl("sessions", "verify", found).code == 0
+    assert awl("--resume", found, "-p", "go on").out == "on\n"
+
+
+def test_a_backup_is_whole(awl: Awl) -> None:
+    assert "--all" in awl("sessions", "export", "--all", "backup", "--redact", code=2).err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Iterator
@@ -98,36 +99,58 @@ class FormatName(click.types.StringParamType):
 @click.argument("names", metavar="[ID] PATH", nargs=-1, required=True, type=SESSION)
 @click.option("--all", "everything", is_flag=True, help="All sessions, to a folder: a backup.")
 @click.option("--format", "name", metavar="NAME", type=FormatName(), default=AWL, help="As what.")
+@click.option("--redact", is_flag=True, help="Without what looks like a secret.")
 @click.option("--force", is_flag=True, help="Replace what is there.")
-def export(names: tuple[str, ...], everything: bool, name: str, force: bool) -> None:
+def export(names: tuple[str, ...], everything: bool, name: str, redact: bool, force: bool) -> None:
     """Write a session to a file, as it is or in another format. Its blobs go to PATH.blobs/.
 
     PATH `-` is stdout. What a format cannot hold is said. With --all, a folder gets or updates a
     copy of all that is kept: what it has already is not written again, and nothing that differs is
     overwritten.
 
+    With --redact, keys of well-known shapes and the values of variables that are called a key, a
+    token, a secret or a password are masked. It is a net, not a proof: look before you publish.
+
     \b
     Examples:
       awl sessions export 019dc5ba session.jsonl
-      awl sessions export 019dc5ba page.html --format html
+      awl sessions export 019dc5ba page.html --format html --redact
       awl sessions export 019dc5ba - --format markdown | less
       awl sessions export --all /media/stick/awl
     """
     if everything:
-        if len(names) != 1 or name != AWL:
-            raise click.UsageError("--all takes a folder, and has awl's own format")
+        if len(names) != 1 or name != AWL or redact:
+            raise click.UsageError("--all takes a folder, and copies all as it is")
         _back_up(Path(names[0]), force)
         return
     if len(names) != 2:
         raise click.UsageError("name the session and the file: ID PATH")
     known = _format(name)
     path = resolved(open_store(), names[0])
-    if names[1] == "-":
-        _print_session(path, known)
-        return
-    from awl.store.exporting import export
+    with _masked(path) if redact else contextlib.nullcontext(path) as source:
+        if names[1] == "-":
+            _print_session(source, known)
+            return
+        from awl.store.exporting import export
 
-    say_all(export(path, Path(names[1]), known, force=force))
+        say_all(export(source, Path(names[1]), known, force=force))
+
+
+@contextlib.contextmanager
+def _masked(log: Path) -> Iterator[Path]:
+    """A copy of a log, for a while, without what looks like a secret."""
+    import tempfile
+
+    from awl.health.pattern import Pattern
+    from awl.health.redact import copy_without
+    from awl.secrets import MASK, secret_pattern
+
+    pattern = Pattern(secret_pattern(os.environ).pattern, regex=True, replacement=MASK)
+    with tempfile.TemporaryDirectory(prefix="awl-") as folder:
+        copy = Path(folder, log.name)
+        held = copy_without(log, pattern, copy)
+        say(f"masked: {held}" if held.entries or held.blobs else "nothing looked like a secret")
+        yield copy
 
 
 def _format(name: str) -> Format | None:

@@ -196,6 +196,33 @@ def redact(store: Store, found: Survey, pattern: Pattern, progress: Progress | N
     store.catalog.conversations.rewrite(found.ids, lambda text: pattern.scrub(text)[0])
 
 
+def copy_without(log: Path, pattern: Pattern, to: Path) -> Held:
+    """Write a copy of a log without a text, and its blobs, to another place. Returns what was there
+    of it. The log, which may be open, stays as it is.
+
+    Raises:
+        OSError: it cannot be read, or the copy not be written.
+    """
+    held = look(log, pattern)
+    fd = os.open(log, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+    try:
+        with birth(to) as child:
+            blobs = {}
+            for blob in _blobs(log):
+                data = blob.read_bytes()
+                if blob.name in held.blobs:
+                    ref = child.blobs.put(pattern.scrub_bytes(data))
+                    blobs[blob.name] = ref.blob, ref.size
+                else:
+                    child.blobs.put(data)
+            scrubber = Scrubber(pattern, blobs)
+            for piece in _scrubbed(fd, os.fstat(fd).st_size, scrubber, None):
+                child.write(piece)
+    finally:
+        os.close(fd)
+    return held
+
+
 def leftovers(root: Path, pattern: Pattern, progress: Progress | None = None) -> Iterator[Path]:
     """The files and folders below a root that hold a text all the same, or have it in their names.
 
