@@ -163,7 +163,7 @@ def test_an_entry_whose_id_came_again_cannot_be_named(tmp_path: Path) -> None:
         again.close()
 
 
-@pytest.mark.parametrize("name", ["", "  ", "12", "٣"])
+@pytest.mark.parametrize("name", ["", "  ", "12", "٣", "all"])
 def test_a_label_needs_a_letter(session: Session, name: str) -> None:
     turn(session, "one")
     with pytest.raises(AwlError, match="letter"):

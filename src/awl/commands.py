@@ -395,7 +395,7 @@ COMMANDS: Final[tuple[Command, ...]] = (
     Command(name="title", usage="[TITLE]", help="show or change its title", run=_title),
     Command(
         name="export",
-        usage="PATH [--format NAME] [--force]",
+        usage="PATH [--format NAME]",
         help="write this session to a file: as it is, or as .html or .md",
         run=_export,
     ),

@@ -112,8 +112,8 @@ def labelling(state: State, words: str) -> tuple[str, list[LabelEntry]]:
     *names, last = words.split() or [""]
     is_entry = bool(names) and (state.find(last) is not None or _ENTRY_ID.fullmatch(last))
     label = " ".join(names if is_entry else [*names, last])
-    if not label or label.isdecimal() or state.find(label) is not None:
-        raise AwlError("a label needs a letter, and must not be an entry's id")
+    if label in ("", "all") or label.isdecimal() or state.find(label) is not None:
+        raise AwlError("a label needs a letter, and must not be an entry's id, or `all`")
     if not is_entry:
         position = next((at for at in reversed(state.path) if _is_message(state, at)), ROOT)
         if position == ROOT:

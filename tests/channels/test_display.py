@@ -7,6 +7,7 @@ from datetime import datetime
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from awl.access import INTERRUPTED, OFF_PATH, BannerInfo, HistoryItem, OpenCall, Reply, ToolLine
 from awl.channels.display import (
@@ -47,6 +48,18 @@ def test_the_banner_says_when_how_much_and_with_whom() -> None:
     assert "1 message, 1 turn" in text
     assert "/history" in text
     assert "interrupted" not in text
+
+
+def test_the_banner_says_where_tools_run_and_of_whom_it_is_a_fork() -> None:
+    info = replace(CLEAN, cwd="/home/\x1b[2Jdev", forked_from="019dc5bb at 12")
+    text = banner(info, now=NOW).plain
+    assert "in /home/␛[2Jdev" in text
+    assert "a fork of 019dc5bb at 12" in text
+
+
+def test_a_brief_banner_says_which_session_it_is_and_what_is_wrong() -> None:
+    info = replace(CLEAN, cwd="/home/dev", brief=True, notices=("2 damaged lines",))
+    assert banner(info, now=NOW).plain == "Resumed 019dc5ba\n  2 damaged lines"
 
 
 def test_the_banner_says_what_is_known_of_each_open_call() -> None:
@@ -213,3 +226,18 @@ def test_replies_are_shown_as_what_they_are() -> None:
     assert shown(Reply(text="more", history=(HistoryItem(kind="user", text="x"),))) == (
         f"you {SAYS}x\n\nmore\n"
     )
+
+
+def test_rows_are_cut_and_paths_are_not() -> None:
+    def shown(reply: Reply, width: int) -> str:
+        file = io.StringIO()
+        show_reply(reply, make_console(file, width=width, color_system=None))
+        return file.getvalue()
+
+    path = "/home/dev/" + "x" * 60 + "/log.jsonl"
+    row, blank, text = shown(Reply(rows=("a row " * 20,), text=f"in {path}"), 40).splitlines()
+    assert row.startswith("a row a row") and row.endswith("…") and len(row) <= 40
+    assert (blank, text) == ("", f"in {path}")
+    words = "words that fit are wrapped between"
+    assert shown(Reply(text=words), 20).split() == words.split()
+    assert shown(Reply(text=words), 20).count("\n") == 2
