@@ -3,8 +3,9 @@
 The model is as unkind as a file system may be. What a file holds is durable when that file was
 synced; which names a folder holds, when that folder was. Of everything else, any part may be there
 and any other part missing, in any order: a name without its bytes, bytes that begin or end
-anywhere, a size that grew over NULs, the second of two writes without the first. A single change of
-a name (a birth, a link, a removal, a rename) is whole or not there. What was synced stays.
+anywhere, a size that grew over NULs, the second of two writes without the first. A single change
+of names (a birth, a link, a removal, a rename, also to another folder) is whole or not there: every
+file system with a journal sees to that. What was synced stays.
 """
 
 from __future__ import annotations
@@ -161,11 +162,12 @@ class Explorer:
             case Synced(Folder() as folder):
                 left = []
                 for names in self._pending_names:
-                    for name in names:
-                        if name.folder is folder:
+                    if any(name.folder is folder for name in names):
+                        for name in names:
                             _rename(self._names, name)
-                    left.append(tuple(name for name in names if name.folder is not folder))
-                self._pending_names = [names for names in left if names]
+                    else:
+                        left.append(names)
+                self._pending_names = left
             case Unsynced(File() as file):
                 pending = self._pending.get(file, [])
                 self._pending[file] = [change for change in pending if isinstance(change, Cut)]

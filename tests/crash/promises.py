@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from histories import facts, replayed
 from test_view import assert_valid
@@ -21,9 +22,11 @@ from awl.log.file import torn_files
 from awl.log.line import is_object
 from awl.replay import read
 from awl.session import Session
+from awl.store.files import Store
 from awl.view import view
 from crash.disk import Tree
 
+Where = Literal["home", "trash", "moving", "purged", "being purged"]
 MODEL = ModelRef("anthropic", "claude-sonnet-4-20250514")
 _BLOB = re.compile(rb'"blob":"([0-9a-f]{64})","size":(\d+)')
 
@@ -33,18 +36,26 @@ class Kept:
     """What a person was told to be safe, by path.
 
     `logs`: the acknowledged beginning of each log; `torn`: tails that a recovery must have kept;
-    `files`: whole files, such as blobs.
+    `files`: what a file holds, which may be one or the other while it is replaced; `where`: where a
+    log is that was deleted, or is being deleted or restored.
     """
 
     logs: Mapping[str, bytes] = field(default_factory=dict)
     torn: Mapping[str, tuple[bytes, ...]] = field(default_factory=dict)
-    files: Mapping[str, bytes] = field(default_factory=dict)
+    files: Mapping[str, tuple[bytes, ...]] = field(default_factory=dict)
+    where: Mapping[str, Where] = field(default_factory=dict)
 
     def with_log(self, path: str, data: bytes) -> Kept:
         return replace(self, logs={**self.logs, path: data})
 
-    def with_file(self, path: str, data: bytes) -> Kept:
+    def with_file(self, path: str, *data: bytes) -> Kept:
         return replace(self, files={**self.files, path: data})
+
+    def with_place(self, path: str, where: Where) -> Kept:
+        """What lies beside a log goes with it."""
+        stem = path.removesuffix(".jsonl")
+        files = {name: data for name, data in self.files.items() if not name.startswith(stem)}
+        return replace(self, files=files, where={**self.where, path: where})
 
     def with_tails(self, tree: Tree) -> Kept:
         """A recovery of this state must keep its torn tails, wherever it is interrupted."""
@@ -75,9 +86,12 @@ def check(
         known: what was checked already, and is not again: a log with all that lies beside it.
     """
     for name, data in kept.files.items():
-        assert (root / name).read_bytes() == data, f"{name} is not what was stored"
+        assert (root / name).read_bytes() in data, f"{name} is not what was stored"
+    for name, where in kept.where.items():
+        check_place(root, name, where)
     found = {str(path.relative_to(root)) for path in root.glob("sessions/*/*.jsonl")}
-    assert found >= kept.logs.keys(), "a log that was acknowledged is gone"
+    purged = {name for name, where in kept.where.items() if "purged" in where}
+    assert found >= kept.logs.keys() - purged, "a log that was acknowledged is gone"
     if not found:
         session = Session.create(root / "sessions", "/", MODEL)
         session.append_message(text_message("user", "Hello?"))
@@ -89,6 +103,27 @@ def check(
         if key not in known:
             check_log(root / name, *told, written.get(name, set()))
             known.add(key)
+
+
+def check_place(root: Path, name: str, where: Where) -> None:
+    """A log is at home, or whole in the trash, from where it comes back."""
+    home = root / name
+    trashed = list(root.glob(f"sessions/.trash/*/*/{home.name}"))
+    places = home.exists() + len(trashed)
+    match where:
+        case "home":
+            assert home.exists() and not trashed, "it is not where it was restored to"
+        case "trash":
+            assert trashed and places == 1, "it is not in the trash"
+        case "moving":
+            assert places == 1, "it is in no place, or in two"
+        case "purged":
+            assert places == 0, "it was to be gone for good"
+        case "being purged":
+            assert places <= 1, "it is in two places"
+    if trashed:
+        with closing(Store(root / "sessions")) as store:
+            store.trash.restore(str(trashed[0]))
 
 
 def _surroundings(log: Path) -> Iterator[tuple[str, bytes]]:

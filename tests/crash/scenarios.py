@@ -22,9 +22,10 @@ from awl.entries import (
 )
 from awl.formats import find
 from awl.session import Session
+from awl.store.exporting import export
 from awl.store.files import Store
 from awl.store.importing import Importer
-from crash.promises import MODEL, Kept, torn_tail
+from crash.promises import MODEL, Kept, Where, torn_tail
 from crash.recorder import Recorder
 
 PI = find("pi")
@@ -71,8 +72,7 @@ class Play:
     def blob(self, session: Session, data: bytes) -> None:
         """Store a large output, and an entry that names it."""
         ref = session.blobs.put(data)
-        self.kept = self.kept.with_file(self.name(session.blobs.directory / ref.blob), data)
-        self.recorder.note(self.kept)
+        self.keep_file(session.blobs.directory / ref.blob, data)
         result = ToolResultEntry(
             tool_use_id="t1",
             name="bash",
@@ -98,6 +98,45 @@ class Play:
         assert brought.path is not None
         if brought.outcome != "same":  # else nothing was promised that was not before
             self.acknowledge(brought.path)
+
+    def tear(self, log: Path) -> None:
+        """Take away the end of the last line, which is promised no more."""
+        data = log.read_bytes()[:-9]
+        self.kept = self.kept.with_log(self.name(log), data[: data.rfind(b"\n") + 1])
+        self.recorder.note(self.kept)
+        os.truncate(log, len(data))
+
+    def delete(self, log: Path, *, purge: bool = False) -> None:
+        """Move a session to the trash, or remove it for good."""
+        self.place(log, "being purged" if purge else "moving")
+        with closing(Store(self.sessions)) as store:
+            store.delete(log, purge=purge)
+        self.place(log, "purged" if purge else "trash")
+
+    def restore(self, home: Path) -> None:
+        """Bring a session back from the trash."""
+        (there,) = self.sessions.glob(f".trash/*/*/{home.name}")
+        self.place(home, "moving")
+        with closing(Store(self.sessions)) as store:
+            store.trash.restore(str(there))
+        self.place(home, "home")
+
+    def place(self, log: Path, where: Where) -> None:
+        self.kept = self.kept.with_place(self.name(log), where)
+        self.recorder.note(self.kept)
+
+    def export(self, log: Path, target: Path) -> None:
+        """Export a session over what may be there."""
+        before = self.kept.files.get(self.name(target), ())
+        data = log.read_bytes()
+        if before:
+            self.keep_file(target, *before, data)
+        export(log, target, None, force=True)
+        self.keep_file(target, data)
+
+    def keep_file(self, path: Path, *data: bytes) -> None:
+        self.kept = self.kept.with_file(self.name(path), *data)
+        self.recorder.note(self.kept)
 
     # -- in short ----------------------------------------------------------------------------------
 
@@ -228,6 +267,35 @@ def importing(play: Play) -> None:
         play.bring(source)
 
 
+def deleting(play: Play) -> None:
+    """A session with a blob and a torn tail is deleted, restored, and purged."""
+    session = play.create()
+    play.say(session, "One")
+    play.blob(session, b"whole output\n" * 30)
+    play.close(session)
+    play.tear(session.path)
+    play.close(play.open(session.path))
+    play.delete(session.path)
+    play.restore(session.path)
+    session = play.open(session.path)
+    play.say(session, "Two")
+    play.close(session)
+    play.delete(session.path)
+    play.restore(session.path)
+    play.delete(session.path, purge=True)
+
+
+def exporting(play: Play) -> None:
+    """A session is exported, grows, and is exported over the older file."""
+    session = play.create()
+    play.say(session, "One")
+    play.blob(session, b"whole output\n" * 30)
+    play.export(session.path, play.root / "out.jsonl")
+    play.say(session, "Two")
+    play.close(session)
+    play.export(session.path, play.root / "out.jsonl")
+
+
 def wandering(seed: int) -> Scenario:
     """A session in which anything may follow anything."""
 
@@ -258,7 +326,10 @@ def wandering(seed: int) -> Scenario:
     return wander
 
 
-_ALL = (birth, two_births, turn, batch, long_lines, blobs, going_on, forking, importing)
+_ALL = (
+    *(birth, two_births, turn, batch, long_lines, blobs, going_on),
+    *(forking, importing, deleting, exporting),
+)
 SCENARIOS: dict[str, Scenario] = {scenario.__name__: scenario for scenario in _ALL}
 
 
@@ -289,6 +360,14 @@ def fork_all(play: Play) -> None:
     """Every log that there is is forked, which sweeps up what was left in its folder."""
     for path in sorted(play.sessions.glob("*/*.jsonl")):
         play.fork(path)
+
+
+def delete_and_restore_all(play: Play) -> None:
+    """What a kill interrupted is ended by the next one."""
+    for path in sorted(play.sessions.glob(".trash/*/*/*.jsonl")):
+        play.restore(play.sessions / path.parent.name / path.name)
+    for path in sorted(play.sessions.glob("*/*.jsonl")):
+        play.delete(path)
 
 
 def import_again(play: Play) -> None:

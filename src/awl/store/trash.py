@@ -230,12 +230,13 @@ def _throw(root: Path, log: Path) -> _Item:
         item = _Item(place / log.name, log, deleted)
         try:
             make_directories(place)
+            sync_directory(root / NAME)  # a log must not move to where nothing may be left
             log.rename(item.log)
             break
         except FileNotFoundError:  # another process took the empty folder for a leftover
             if not log.exists():
                 raise
-    for folder in (root / NAME, item.place, log.parent):
+    for folder in (item.place, log.parent):
         sync_directory(folder)
     _follow(log, item.place)
     return item
