@@ -25,7 +25,7 @@ from awl.entries import (
     ToolCallEntry,
     Usage,
 )
-from awl.errors import CannotCondense, InvalidRange
+from awl.errors import CannotCondense, InvalidRange, NotSaved
 from awl.events import AgentEvent, Condensed, Condensing, Notice, TurnEnded, Unsaved
 from awl.fitting import Fitting
 from awl.history import history
@@ -669,6 +669,36 @@ def test_a_conversation_that_came_without_a_log_can_be_condensed(stage: Stage) -
     request = stage.model.requests[-1]
     assert "prior messages" not in (request.system or "")
     assert "Say a word many times." in (request.system or "")
+
+
+def test_while_something_waits_to_be_written_no_model_is_asked(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    talk(stage, 4, window=0)
+    with monkeypatch.context() as full:
+        full.setattr(LogFile, "append", _no_space)
+        with pytest.raises(NotSaved):
+            stage.session.append_message(text_message("assistant", "queued"))
+        with pytest.raises(CannotCondense, match="not saved yet"):
+            stage.play(stage.agent.compact())
+    assert asked_for_summaries(stage) == 0
+    stage.session.flush()
+    stage.play(stage.agent.compact())
+    assert condensations(stage)
+
+
+def _no_space(log: LogFile, lines: bytes) -> int:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_conversation_that_is_not_kept_is_not_condensed_and_that_is_told(stage: Stage) -> None:
+    model = stage.player("play", "model-1", *TURNS)
+    talk(stage, 6, session=Session.unkept(str(stage.cwd), model.ref))
+    assert asked_for_summaries(stage) == 0
+    assert not stage.session.state.condensed
+    (told, *_) = told_too_large(stage)
+    assert "without a log it cannot be condensed" in told
+    assert stage.ended.stop_reason == "stop"
 
 
 # -- going back ------------------------------------------------------------------------------------

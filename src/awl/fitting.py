@@ -93,9 +93,12 @@ class Fitting:
     ) -> AsyncIterator[AgentEvent]:
         """Prune and condense, if that is due before the next request; `refused`: the model has
         just said that it is too long. Whatever fails changes nothing, and is told."""
-        if not session.kept or session.unsaved:
-            return
         case = self._case(session, provider, tools)
+        if not session.kept:
+            if case.over and self._given_up != (session.id, session.state.turn):
+                self._given_up = (session.id, session.state.turn)
+                yield Notice(case.too_large("without a log it cannot be condensed"))
+            return
         reason = self._reason(session.state, case, refused)
         if reason is None:
             return
@@ -123,6 +126,10 @@ class Fitting:
             CannotCondense: nothing was changed; the message says why.
             NotSaved: the summary could not be logged.
         """
+        if session.unsaved:
+            raise CannotCondense(
+                f"{session.unsaved} of this conversation not saved yet: wait for it"
+            )
         case = self._case(session, provider, tools)
         plan = self._plan(session.state, case, "asked")
         if not isinstance(plan, _Plan):

@@ -266,6 +266,24 @@ def test_compact_at_a_terminal(awl: Awl) -> None:
     assert condensations(awl)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "settings", "why"),
+    [
+        ((), "[session]\nenabled = false", "has no log"),
+        (("--no-session",), "", "nothing of this conversation is kept"),
+    ],
+)
+def test_compact_without_a_log_says_that_it_needs_one(
+    awl: Awl, arguments: tuple[str, ...], settings: str, why: str
+) -> None:
+    awl.plays([say("Hello.")], loop=True, settings=settings)
+    with Terminal(awl, *arguments) as window:
+        window.say("hi")
+        window.see("Hello.")
+        window.say("/compact")
+        window.see(why)
+
+
 def test_ctrl_c_at_a_terminal_ends_a_summary_and_nothing_is_changed(awl: Awl) -> None:
     plays(awl, {"delay": 120}, SUMMARY, window=100_000)
     before = past(awl).read_bytes()
