@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import json
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from awl.condense import (
 from awl.config import ProviderSettings
 from awl.entries import Summary, Usage
 from awl.errors import CannotCondense
-from awl.providers import Provider, connect
+from awl.providers import Provider, Reading, Request, StreamEvent, connect
 from awl.state import Item
 
 WIRES = ("anthropic", "chat", "responses")
@@ -298,6 +298,44 @@ def test_one_message_that_is_larger_than_the_window_is_read_in_pieces(tmp_path: 
     reader.condense(items(log))
     assert len(reader.records) > 1
     assert all(len(record.encode()) / 4 < 3000 for record in reader.records)
+
+
+class Small(Playing):
+    """A model that fills in no forms, reads slowly and says so."""
+
+    @property
+    def fills_forms(self) -> bool:
+        return False
+
+    async def stream(self, request: Request) -> AsyncGenerator[StreamEvent, None]:
+        assert request.form is None
+        for done in range(8):
+            yield Reading(done, 8)
+            await asyncio.sleep(0.1)
+        async for event in super().stream(request):
+            yield event
+
+
+def small(folder: Path, *steps: JSON) -> Small:
+    script = folder / "small.jsonl"
+    script.write_text(json.dumps({"when": "<record>", "steps": [*steps]}) + "\n")
+    return Small(
+        ProviderSettings(name="small", type="scripted", path=str(script), context_window=8192)
+    )
+
+
+def test_a_model_that_still_reads_is_not_given_up(tmp_path: Path) -> None:
+    made = condense(small(tmp_path, {"text": WORDS}), patience=0.6)
+    assert made.summary == Summary(session_intent=WORDS)
+
+
+def test_a_small_model_is_asked_plainly_and_for_little_at_once(tmp_path: Path) -> None:
+    model = small(tmp_path, {"text": "The parser is to survive empty input."})
+    condense(model, items(long_talk(4)))
+    assert len(model.requests) > 1
+    for request in model.requests:
+        assert len(request.messages[-1].text) / 4 < 2200
+        assert ASK_PLAINLY in request.messages[-1].text
 
 
 def test_a_window_that_is_smaller_than_was_known_makes_the_parts_smaller(

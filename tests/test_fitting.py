@@ -446,7 +446,7 @@ class Counting:
 def test_what_absorbs_earlier_summaries_has_read_them(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("awl.fitting.SUMMARIES", 0.0)
+    monkeypatch.setattr("awl.planning.SUMMARIES", 0.0)
     counting = Counting()
     stage.set(*TURNS, window=8000, fitting=settings(condenser=counting), tools=())
     for n in range(3):
@@ -697,7 +697,7 @@ def test_a_conversation_that_is_not_kept_is_not_condensed_and_that_is_told(stage
     assert asked_for_summaries(stage) == 0
     assert not stage.session.state.condensed
     (told, *_) = told_too_large(stage)
-    assert "without a log it cannot be condensed" in told
+    assert "it has no log to condense" in told
     assert stage.ended.stop_reason == "stop"
 
 

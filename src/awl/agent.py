@@ -234,8 +234,7 @@ class Agent:
 
     async def _ask(self, turn: _Turn) -> AsyncIterator[AgentEvent]:
         """One answer of the model, from request to log."""
-        turn.calls = []
-        may_make_room = True
+        turn.calls, turn.shortened = [], False
         waits = iter(RETRIES)
         while True:
             answer = Answer()
@@ -260,18 +259,12 @@ class Agent:
                     turn.pictures = False
                     yield Notice("the model refused a picture; asking without pictures")
                     continue
-                if error.fault == "context_length" and may_make_room:
-                    before, may_make_room = self.session.leaf_id, False
-                    async for event in self._make_room(turn, refused=True):
+                if error.fault == "context_length":
+                    async for event in self._too_long(turn, error):
                         yield event
                     if turn.over is not None:
                         return
-                    if self.session.leaf_id != before:
-                        continue
-                if error.fault == "context_length" and not turn.answers:
-                    async for event in self._take_back(turn, error):
-                        yield event
-                    return
+                    continue
                 wait = next(waits, None) if error.transient else None
                 if wait is None:
                     turn.over = turn.ended("error", error=str(error))
@@ -288,6 +281,22 @@ class Agent:
         else:
             async for event in self._answered(turn, answer.completed):
                 yield event
+
+    async def _too_long(self, turn: _Turn, error: ProviderError) -> AsyncIterator[AgentEvent]:
+        """The model refused a request for its length. It is made shorter, once; else the turn is
+        over."""
+        before = self.session.leaf_id
+        if not turn.shortened:
+            turn.shortened = True
+            async for event in self._make_room(turn, refused=True):
+                yield event
+        if turn.over is not None or self.session.leaf_id != before:
+            return
+        if turn.answers:
+            turn.over = turn.ended("error", error=str(error))
+            return
+        async for event in self._take_back(turn, error):
+            yield event
 
     async def _take_back(self, turn: _Turn, error: ProviderError) -> AsyncIterator[AgentEvent]:
         """A prompt that no request can hold would block the session: it is gone back from. It stays
@@ -473,6 +482,7 @@ class _Turn:
         self.sends_thinking = False
         self.pictures = True  # until the model refused one
         self.sends_pictures = False
+        self.shortened = False  # whether the running request was, because it was refused
         self.over: TurnEnded | None = None
         self._usage: Usage | None = None
 

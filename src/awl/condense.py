@@ -63,6 +63,10 @@ _MOST_QUOTED: Final = 10
 _WRITES: Final = frozenset({"write", "edit"})
 """The tools whose calls name a file that they change."""
 
+_SMALL: Final = 2_000
+"""Tokens of a record that a small model is given at once: more takes it very long, and leads it
+astray."""
+
 _FIXED: Final = 400
 """Tokens of a request that are no part of the record."""
 
@@ -136,7 +140,8 @@ class LlmCondenser:
         """Tokens of a record that the model can read at once."""
         window = self._provider.context_window or UNKNOWN_WINDOW
         answer = min(self._provider.max_answer or window, window // 4)
-        return max((window - answer) * 4 // 5 - _FIXED, _FIXED)
+        room = max((window - answer) * 4 // 5 - _FIXED, _FIXED)
+        return room if self._provider.fills_forms else min(room, _SMALL)
 
     async def _in_parts(
         self, past: Sequence[Item], room: int, progress: Progress | None

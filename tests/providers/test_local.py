@@ -16,7 +16,7 @@ from asking import HELLO, answer, ask, failure
 from awl.config import ProviderSettings
 from awl.conversation import BlobRef, Image, Message, Text, ToolResult, ToolUse, text_message
 from awl.errors import ConfigError, ProviderError
-from awl.providers import Completed, Provider, Request, TextDelta, ToolSpec, connect, local
+from awl.providers import Completed, Provider, Reading, Request, TextDelta, ToolSpec, connect, local
 
 pytest.importorskip("xllamacpp")
 pytestmark = pytest.mark.xdist_group("local model")
@@ -55,7 +55,9 @@ def check(events: list[object]) -> Completed:
 def test_it_answers(capfd: pytest.CaptureFixture[str]) -> None:
     provider = small()
     assert (provider.ref.model, provider.context_window) == (NAME, 8192)
-    said = check([*ask(provider, text_message("user", "Tell me a long story."))])
+    events = ask(provider, text_message("user", "Tell me a long story."))
+    assert isinstance(events[0], Reading)
+    said = check([*events])
     assert (said.model, said.stop_reason) == (NAME, "length")
     assert said.usage is not None
     assert said.usage.output == 8

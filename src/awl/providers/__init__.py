@@ -67,6 +67,13 @@ class ToolUseDelta(msgspec.Struct, frozen=True):
     name: str
 
 
+class Reading(msgspec.Struct, frozen=True):
+    """The model is still reading: so many of so many tokens of the request. A sign of life."""
+
+    done: int
+    total: int
+
+
 class Completed(msgspec.Struct, frozen=True, kw_only=True):
     """The answer is whole: always the last event of a stream that did not fail.
 
@@ -80,7 +87,7 @@ class Completed(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage | None = None
 
 
-StreamEvent = TextDelta | ThinkingDelta | ToolUseDelta | Completed
+StreamEvent = TextDelta | ThinkingDelta | ToolUseDelta | Reading | Completed
 
 
 class Provider(Protocol):

