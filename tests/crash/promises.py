@@ -37,13 +37,15 @@ class Kept:
 
     `logs`: the acknowledged beginning of each log; `torn`: tails that a recovery must have kept;
     `files`: what a file holds, which may be one or the other while it is replaced; `where`: where a
-    log is that was deleted, or is being deleted or restored.
+    log is that was deleted, or is being deleted or restored; `indexed`: what the index has taken in
+    of a log, which no power loss may take away.
     """
 
     logs: Mapping[str, bytes] = field(default_factory=dict)
     torn: Mapping[str, tuple[bytes, ...]] = field(default_factory=dict)
     files: Mapping[str, tuple[bytes, ...]] = field(default_factory=dict)
     where: Mapping[str, Where] = field(default_factory=dict)
+    indexed: Mapping[str, bytes] = field(default_factory=dict)
 
     def with_log(self, path: str, data: bytes) -> Kept:
         return replace(self, logs={**self.logs, path: data})
@@ -87,8 +89,12 @@ def check(
     """
     for name, data in kept.files.items():
         assert (root / name).read_bytes() in data, f"{name} is not what was stored"
+    for name, indexed in kept.indexed.items():
+        if (root / name).exists():
+            begins = (root / name).read_bytes().startswith(indexed)
+            assert begins, "the index knows more than the log"
     for name, where in kept.where.items():
-        check_place(root, name, where)
+        check_place(root, name, where, acknowledged=name in kept.logs)
     found = {str(path.relative_to(root)) for path in root.glob("sessions/*/*.jsonl")}
     purged = {name for name, where in kept.where.items() if "purged" in where}
     assert found >= kept.logs.keys() - purged, "a log that was acknowledged is gone"
@@ -105,7 +111,7 @@ def check(
             known.add(key)
 
 
-def check_place(root: Path, name: str, where: Where) -> None:
+def check_place(root: Path, name: str, where: Where, *, acknowledged: bool) -> None:
     """A log is at home, or whole in the trash, from where it comes back."""
     home = root / name
     trashed = list(root.glob(f"sessions/.trash/*/*/{home.name}"))
@@ -116,7 +122,7 @@ def check_place(root: Path, name: str, where: Where) -> None:
         case "trash":
             assert trashed and places == 1, "it is not in the trash"
         case "moving":
-            assert places == 1, "it is in no place, or in two"
+            assert acknowledged <= places <= 1, "it is in no place, or in two"
         case "purged":
             assert places == 0, "it was to be gone for good"
         case "being purged":

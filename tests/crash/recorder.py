@@ -11,7 +11,8 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 from unittest.mock import patch
@@ -76,6 +77,7 @@ class Recorder:
             "write": self._write,
             "fsync": self._sync("fsync"),
             "fdatasync": self._sync("fdatasync"),
+            "sync": self._sync_all,
             "ftruncate": self._ftruncate,
             "truncate": self._truncate,
             "mkdir": self._mkdir,
@@ -117,6 +119,15 @@ class Recorder:
     def heal(self) -> None:
         """No operation fails from here on."""
         self._hook = None
+
+    @contextmanager
+    def undisturbed(self) -> Iterator[None]:
+        """What is done here is no part of what may fail."""
+        hook, self._hook = self._hook, None
+        try:
+            yield
+        finally:
+            self._hook = hook
 
     def bury(self) -> None:
         """After `Killed`: what the system does when a process is gone; then another may begin."""
@@ -205,6 +216,18 @@ class Recorder:
             self._do(Synced(node))  # the disk in question is a model: nothing need be waited for
 
         return sync
+
+    def _sync_all(self, real: Callable[[], None]) -> None:
+        for node in self._nodes(self._live):
+            self._do(Synced(node))
+
+    def _nodes(self, folder: Folder) -> Iterator[Node]:
+        yield folder
+        for node in folder.names.values():
+            if isinstance(node, Folder):
+                yield from self._nodes(node)
+            else:
+                yield node
 
     def _ftruncate(self, real: Callable[..., None], fd: int, size: int) -> None:
         node, _ = self._fds.get(fd, (None, 0))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import random
+import sqlite3
 import tempfile
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 from awl.conversation import Message, Text, Thinking, ToolResult, ToolUse, text_message
@@ -91,6 +93,22 @@ class Play:
         self.acknowledge(source if isinstance(source, Path) else source.path)
         return child
 
+    def look(self) -> None:
+        """List and search the sessions, for which the index takes in what is new."""
+        with closing(Store(self.sessions)) as store:
+            store.list()
+            store.search("one")
+        index = self.sessions / ".awl" / "index.db"
+        with closing(sqlite3.connect(index)) as db:
+            try:
+                rows = db.execute("SELECT path, max(done, texts_done) FROM sessions").fetchall()
+            except sqlite3.OperationalError:  # a disk that fails has no index
+                return
+        logs = {f"sessions/{os.fsdecode(path)}": end for path, end in rows}
+        indexed = {name: (self.root / name).read_bytes()[:end] for name, end in logs.items()}
+        self.kept = replace(self.kept, indexed=indexed)
+        self.recorder.note(self.kept)
+
     def bring(self, source: Path) -> None:
         """Import another program's session, or what is new in it."""
         with closing(Store(self.sessions)) as store:
@@ -99,12 +117,21 @@ class Play:
         if brought.outcome != "same":  # else nothing was promised that was not before
             self.acknowledge(brought.path)
 
-    def tear(self, log: Path) -> None:
-        """Take away the end of the last line, which is promised no more."""
-        data = log.read_bytes()[:-9]
-        self.kept = self.kept.with_log(self.name(log), data[: data.rfind(b"\n") + 1])
+    def tear(self, log: Path, size: int) -> None:
+        """Replace the end of a log by something that is no line, which is what the disk holds."""
+        data = log.read_bytes()[:-size]
+        data = data[: data.rfind(b"\n") + 1]
+        tail = b"{\n" + b"\0" * (size // 2) + b"\n{" + b"x" * (size // 2)
+        self.kept = self.kept.with_log(self.name(log), data)
         self.recorder.note(self.kept)
-        os.truncate(log, len(data))
+        with self.recorder.undisturbed():
+            fd = os.open(log, os.O_WRONLY | os.O_APPEND)
+            os.ftruncate(fd, len(data))
+            os.write(fd, tail)
+            os.fsync(fd)
+            os.close(fd)
+        self.kept = self.kept.with_torn(self.name(log), tail)
+        self.recorder.note(self.kept)
 
     def delete(self, log: Path, *, purge: bool = False) -> None:
         """Move a session to the trash, or remove it for good."""
@@ -267,13 +294,26 @@ def importing(play: Play) -> None:
         play.bring(source)
 
 
+def tearing(play: Play) -> None:
+    """The tail of a log is torn, a little and more, and recovered."""
+    session = play.create()
+    play.say(session, "One")
+    play.append(session, *(TitleEntry(title=f"{n}") for n in range(3)))
+    play.close(session)
+    for size in (9, 300):
+        play.tear(session.path, size)
+        session = play.open(session.path)
+        play.say(session, "And on.")
+        play.close(session)
+
+
 def deleting(play: Play) -> None:
     """A session with a blob and a torn tail is deleted, restored, and purged."""
     session = play.create()
     play.say(session, "One")
     play.blob(session, b"whole output\n" * 30)
     play.close(session)
-    play.tear(session.path)
+    play.tear(session.path, 9)
     play.close(play.open(session.path))
     play.delete(session.path)
     play.restore(session.path)
@@ -294,6 +334,19 @@ def exporting(play: Play) -> None:
     play.say(session, "Two")
     play.close(session)
     play.export(session.path, play.root / "out.jsonl")
+
+
+def looking(play: Play) -> None:
+    """Sessions are listed and searched while they grow."""
+    session = play.create()
+    play.say(session, "One")
+    play.look()
+    play.answer(session, Text(text="Two"))
+    other = play.create()
+    play.say(other, "Three")
+    play.look()
+    play.close(session)
+    play.close(other)
 
 
 def wandering(seed: int) -> Scenario:
@@ -327,8 +380,8 @@ def wandering(seed: int) -> Scenario:
 
 
 _ALL = (
-    *(birth, two_births, turn, batch, long_lines, blobs, going_on),
-    *(forking, importing, deleting, exporting),
+    *(birth, two_births, turn, batch, long_lines, blobs, going_on, tearing),
+    *(forking, importing, deleting, exporting, looking),
 )
 SCENARIOS: dict[str, Scenario] = {scenario.__name__: scenario for scenario in _ALL}
 
@@ -368,6 +421,11 @@ def delete_and_restore_all(play: Play) -> None:
         play.restore(play.sessions / path.parent.name / path.name)
     for path in sorted(play.sessions.glob("*/*.jsonl")):
         play.delete(path)
+
+
+def look(play: Play) -> None:
+    """The index takes in what it finds."""
+    play.look()
 
 
 def import_again(play: Play) -> None:

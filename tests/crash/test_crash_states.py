@@ -19,11 +19,27 @@ from crash.disk import Cut, Explorer, File, Folder, Name, Named, Operation, Sync
 from crash.explore import Judge, scratch
 from crash.promises import torn_tail
 from crash.recorder import Killed, Recorder
-from crash.scenarios import SCENARIOS, Play, fork_all, import_again, resume, resume_twice, wandering
+from crash.scenarios import (
+    SCENARIOS,
+    Play,
+    delete_and_restore_all,
+    fork_all,
+    import_again,
+    look,
+    resume,
+    resume_twice,
+    wandering,
+)
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="macOS has a sync of its own")
 
-THEN = {"forking": fork_all, "blobs": fork_all, "importing": import_again}
+THEN = {
+    "turn": look,
+    "blobs": fork_all,
+    "forking": fork_all,
+    "importing": import_again,
+    "deleting": delete_and_restore_all,
+}
 """What else the next process may do."""
 
 all_scenarios = pytest.mark.parametrize("name", SCENARIOS)
@@ -198,7 +214,7 @@ from crash.scenarios import SCENARIOS, Play, resume
 root = Path(sys.argv[1])
 with Recorder(root) as recorder:
     for name, scenario in SCENARIOS.items():
-        if name != "deleting":  # SQLite writes, too
+        if name not in ("deleting", "looking"):  # SQLite writes, too
             scenario(Play(root, recorder))
     for log in root.glob("sessions/*/*.jsonl"):
         os.truncate(log, log.stat().st_size - 3)
