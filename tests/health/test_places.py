@@ -118,6 +118,23 @@ def test_what_belongs_to_no_log_and_what_others_can_read_is_named(kept: Awl) -> 
     ]
 
 
+def test_what_a_delete_that_was_killed_left_behind_is_named(kept: Awl) -> None:
+    log = kept.log
+    torn = log.with_name(log.name + ".torn-x")
+    kept("sessions", "delete", kept.id)
+    torn.touch(mode=0o600)
+    trashed = next((kept.sessions / ".trash").glob("*/*/*.jsonl"))
+    lone = trashed.with_name("2026-04-25T17-40-15-990Z_gone.jsonl.torn-x")
+    lone.touch(mode=0o600)
+    trashed.parent.chmod(0o711)
+    assert rest(kept) == [
+        f"{log.parent.name}: note: {torn.name}: its log, {log.name}, is in the trash: the next"
+        " `delete` or `restore` moves this, too",
+        f"{log.parent.name}: note: {log.parent.name}: mode 0711 lets others in: `chmod 700` it",
+        f"{log.parent.name}: note: {lone.name}: its log is not here",
+    ]
+
+
 def test_the_databases_are_checked_and_only_one_of_them_can_be_lost(kept: Awl) -> None:
     folder = kept.sessions / ".awl"
     for name, said in (

@@ -311,6 +311,25 @@ def test_messages_that_were_kept_without_a_log_lose_it_for_good(awl: Awl) -> Non
     assert holding(awl.sessions, "again") == []
 
 
+def test_a_conversation_that_has_a_log_now_is_kin_to_what_was_kept_without(awl: Awl) -> None:
+    secret = "hunter2-hunter2"
+    awl.plays([say("Hello.")], loop=True, settings="[session]\nenabled = false")
+    awl("-p", f"my key is {secret}")
+    parent = awl("sessions", "--all", "--json").json[0]["id"]
+    awl.plays([say("Hello.")], loop=True)
+    child = awl("sessions", "fork", parent).lines[-1]
+    for session_id in (child, parent):
+        awl("sessions", "redact", session_id, secret, "-y")
+        assert holding(awl.sessions, secret) == []
+
+
+def test_torn_lines_stay_as_many_as_they_were(place: Place) -> None:
+    (torn,) = place.log.parent.glob("*.torn-*")
+    torn.write_bytes(b"one two\nthree\nfour")
+    place.redact(Pattern(r"two\s+three|o", regex=True))
+    assert torn.read_bytes() == b"[redacted]ne tw[redacted]\nthree\nf[redacted]ur"
+
+
 # -- refused ---------------------------------------------------------------------------------------
 
 

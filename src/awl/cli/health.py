@@ -193,9 +193,10 @@ def redact(
       awl sessions redact 019dc5ba -
       awl sessions redact 019dc5ba 'sk-[A-Za-z0-9]{20,}' --regex
     """
-    from awl.health.pattern import REPLACEMENT, Pattern
+    from awl.health.pattern import Pattern
     from awl.health.redact import redact as take_out
     from awl.health.redact import survey
+    from awl.secrets import MASK
 
     store = open_store()
     try:
@@ -205,7 +206,7 @@ def redact(
     wanted = Pattern(
         _asked() if pattern == "-" else pattern,
         regex=regex,
-        replacement=REPLACEMENT if replacement is None else replacement,
+        replacement=MASK if replacement is None else replacement,
     )
     size = sum(map(_size, store.root.rglob("*.jsonl")))
     where = survey(store, found, wanted, _progress("looking", size))

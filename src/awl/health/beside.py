@@ -58,14 +58,15 @@ class Folder:
         for name in self.names:
             if name in logs:
                 continue
-            unborn = _UNBORN.fullmatch(name)
-            log = unborn[1] if unborn else _log_of(name)
+            log = log_of(name)
             if log is not None and log not in logs and parse_log_name(log):
                 yield self.path / name
 
 
-def _log_of(name: str) -> str | None:
+def log_of(name: str) -> str | None:
     """The name of the log that a companion belongs to."""
+    if unborn := _UNBORN.fullmatch(name):
+        return str(unborn[1])
     if name.endswith(".blobs"):
         return name.removesuffix(".blobs") + ".jsonl"
     at = name.find(".jsonl.")

@@ -17,8 +17,7 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from awl.errors import AwlError
-
-REPLACEMENT: Final = "[redacted]"
+from awl.secrets import MASK
 
 PATIENCE: Final = 10.0
 """Seconds that a regular expression may take for one text."""
@@ -52,7 +51,7 @@ class Pattern:
         encoded: the bytes to look for in what is no text.
     """
 
-    def __init__(self, text: str, *, regex: bool = False, replacement: str = REPLACEMENT) -> None:
+    def __init__(self, text: str, *, regex: bool = False, replacement: str = MASK) -> None:
         """
         Args:
             text: what is to go: as it is, or with `regex` a regular expression.

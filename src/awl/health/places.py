@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from pathlib import Path
 from urllib.parse import quote
 
 import msgspec
 
 from awl.entries import Header
-from awl.health.beside import Folder, check_mode
+from awl.health.beside import Folder, check_mode, log_of
 from awl.health.findings import Checked, Finding
 from awl.health.verify import Progress, verify
 from awl.log.line import BadLine, decode
 from awl.log.names import parse_log_name
 from awl.log.scan import BOM
+from awl.store.trash import NAME as TRASH
 
 _LONGEST_HEADER = 1 << 16
 
@@ -70,10 +71,13 @@ def _id_of(path: Path) -> str:
 def verify_rest(root: Path) -> Iterator[Checked]:
     """Check what is kept in the folder of all sessions besides them: the databases, who can read
     it, and what belongs to no session. Only what there is something to say of is named."""
-    places = [root, root / ".awl", *_folders(root)]
+    trash = root / TRASH
+    deleted = sorted(place for place in trash.glob("*/*") if place.is_dir())
+    places = [root, root / ".awl", trash, *_folders(root), *deleted]
+    thrown = {log.name for place in deleted for log in place.glob("*.jsonl")}
     for place in places:
         if place.is_dir():
-            yield from _said(place, [*check_mode(place, 0o700), *_orphans(place)])
+            yield from _said(place, [*check_mode(place, 0o700), *_orphans(place, thrown)])
     kept = root / ".awl"
     for path in sorted(kept.iterdir()) if kept.is_dir() else ():
         yield from _said(path, [*check_mode(path), *_check_database(path)])
@@ -89,7 +93,8 @@ def _folders(root: Path) -> list[Path]:
         return []
 
 
-def _orphans(place: Path) -> Iterator[Finding]:
+def _orphans(place: Path, thrown: Set[str]) -> Iterator[Finding]:
+    """What belongs to logs that are not in a folder; `thrown` are those in the trash."""
     if place.name.startswith("."):
         return
     try:
@@ -98,6 +103,10 @@ def _orphans(place: Path) -> Iterator[Finding]:
         return  # said where its sessions are checked
     for path in orphans:
         text = "its log is not here"
+        if (log := log_of(path.name)) in thrown:
+            text = (
+                f"its log, {log}, is in the trash: the next `delete` or `restore` moves this, too"
+            )
         yield Finding(severity="note", kind="leftover", text=text, file=path.name)
 
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from itertools import groupby
 from pathlib import Path
-from typing import Final, cast
+from typing import Final
 
 import msgspec
 
@@ -94,32 +94,31 @@ def look(log: Path, pattern: Pattern, progress: Progress | None = None) -> Held:
     )
 
 
-def kin(log: Path, logs: Iterable[Path]) -> list[Path]:
-    """The logs that hold entries of the same session as this one: what it was forked from, its
-    forks and theirs, and copies of it, wherever they lie."""
-    headers = {path: _header_of(path) for path in logs if not _same(path, log)}
-    headers[log] = _header_of(log)
-    known = {headers[log].id}
+def kin(session_id: str, logs: Iterable[Path]) -> tuple[list[Path], set[str]]:
+    """The logs that hold entries of a session: its own, what it was forked from, its forks and
+    theirs, and copies of it, wherever they lie. And the ids of all these sessions, those that have
+    no log included."""
+    headers = {path: _header_of(path) for path in logs}
+    known = {session_id}
     while True:
-        more = set()
+        more = set(known)
         for header in headers.values():
             names = {header.id}
             if header.forked_from is not None:
                 names.add(header.forked_from.session_id)
             if names & known:
                 more |= names
-        if more <= known:
-            break
-        known |= more
-    return [path for path, header in headers.items() if header.id in known and path != log]
+        if more == known:
+            return [path for path, header in headers.items() if header.id in known], known
+        known = more
 
 
 class Survey(msgspec.Struct, frozen=True):
     """Where a session, and what derives from it, holds a text.
 
     `own` is its log, if that holds it; `related` are those that hold the same entries and the text.
-    `rows` counts messages that were kept without a log; `ids` are those of the session and of the
-    related ones.
+    `rows` counts messages that were kept without a log; `ids` are those of the session, which is
+    first, and of the related ones.
     """
 
     own: Held | None
@@ -144,20 +143,18 @@ def survey(
     Raises:
         AwlError, OSError: something of it cannot be read.
     """
-    own, related = None, []
-    if isinstance(found, Path):
-        every = [*store.logs(), *sorted((store.root / TRASH).glob("*/*/*.jsonl"))]
-        own = look(found, pattern, progress)
-        looked = (look(log, pattern, progress) for log in kin(found, every))
-        related = [held for held in looked if held]
-    first = own.session_id if own is not None else cast(Logless, found).session_id
-    ids = (first, *(held.session_id for held in related))
+    own = look(found, pattern, progress) if isinstance(found, Path) else None
+    first = found.session_id if isinstance(found, Logless) else _header_of(found).id
+    every = [*store.logs(), *sorted((store.root / TRASH).glob("*/*/*.jsonl"))]
+    logs, ids = kin(first, every)
+    others = (log for log in logs if own is None or not _same(log, own.log))
+    related = [held for log in others if (held := look(log, pattern, progress))]
     rows = store.catalog.conversations
     kept = [*rows.all(), *(one for one, _ in rows.trashed())]
     return Survey(
         own=own or None,
         related=tuple(related),
-        ids=ids,
+        ids=(first, *sorted(ids - {first})),
         rows=sum(
             pattern.holds(said.text) for one in kept if one.session_id in ids for said in one.said
         ),
@@ -334,7 +331,9 @@ def _clean(held: Held, replaced: dict[str, tuple[str, int]], pattern: Pattern) -
             (folder / name).unlink(missing_ok=True)
     for torn in torn_files(held.log):
         if _in_file(torn, pattern):
-            _replace(torn, pattern.scrub_bytes(torn.read_bytes()))
+            # Line by line: how many there are is how many seqs were used.
+            lines = torn.read_bytes().split(b"\n")
+            _replace(torn, b"\n".join(map(pattern.scrub_bytes, lines)))
 
 
 def _blobs(log: Path) -> list[Path]:
