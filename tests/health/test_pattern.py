@@ -51,6 +51,11 @@ def test_it_is_found_behind_escapes_of_any_depth(written: str) -> None:
     )
 
 
+@pytest.mark.parametrize("written", ["\\u0068unter2", "\\\\u0068unter2", every_char("hunter2")])
+def test_a_plain_word_is_found_behind_the_numbers_of_its_characters(written: str) -> None:
+    assert Pattern("hunter2").scrub(f"\n {written}\\n") == ("\n [redacted]\\n", 1)
+
+
 @given(PIECES, PIECES, st.integers(0, 3), st.booleans())
 def test_what_is_around_it_stays_and_json_stays_json(
     before: list[str], behind: list[str], depth: int, plainly: bool

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -328,6 +329,21 @@ def test_torn_lines_stay_as_many_as_they_were(place: Place) -> None:
     torn.write_bytes(b"one two\nthree\nfour")
     place.redact(Pattern(r"two\s+three|o", regex=True))
     assert torn.read_bytes() == b"[redacted]ne tw[redacted]\nthree\nf[redacted]ur"
+
+
+def test_pages_that_a_database_freed_hold_nothing_either(place: Place) -> None:
+    path = place.root / ".awl" / "conversations.db"
+    place.store.close()
+    db = sqlite3.connect(path)
+    db.execute("PRAGMA secure_delete = OFF")
+    db.execute("INSERT INTO messages VALUES (1, 'x', 'user', ?, '')", (f"{SECRET} " * 500,))
+    db.commit()
+    db.execute("DELETE FROM messages")
+    db.commit()
+    db.close()
+    assert path in holding(place.root)
+    place.redact()
+    assert holding(place.root) == []
 
 
 # -- refused ---------------------------------------------------------------------------------------

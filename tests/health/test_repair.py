@@ -169,7 +169,7 @@ def test_entries_on_one_line_between_zeros_and_behind_a_bom_are_separated(tmp_pa
     log.prompt("c")
     _, one, two, three = log.lines
     log.lines[0] = b"\xef\xbb\xbf" + log.lines[0]
-    log.lines[1:] = [b"\0" * 40 + one + b"\0\0" + two + three + b"\0" * 9]
+    log.lines[1:] = [b"\0" * 40 + one + b"\0" + two + three + b"\0" * 9]
     made = mended(tmp_path, log)
     assert made.path.read_bytes().splitlines()[1:4] == [one, two, three]
     assert made.path.read_bytes()[0] == ord("{")
