@@ -6,6 +6,7 @@ of it stays in the log.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final
 
 from awl.conversation import ModelRef
@@ -29,16 +30,18 @@ def prunable(state: State, target: ModelRef, keep: int) -> tuple[CompactionEntry
         return None
     before = min(before, answers[-1].position)
     cleared = state.cleared
+    # A result that answers no call is not sent, so nothing is gained by clearing it.
+    sent = Counter(call.answered_seq for item in state.items for call in item.calls)
     seqs: list[int] = []
     outputs = freed = 0
     for item in state.items:
         alone = [call.answered_seq for call in item.calls if call.result is None]
-        for seq in {item.seq, *alone} - cleared - {0}:
+        for seq in ({item.seq, *alone} & sent.keys()) - cleared - {0}:
             saved = of_item(item, cleared, target) - of_item(item, cleared | {seq}, target)
             if item.position < before and saved >= LEAST:
                 seqs.append(seq)
                 freed += saved
-                outputs += len(item.message.tool_results) if seq == item.seq else 1
+                outputs += sent[seq]
     if not seqs:
         return None
     entry = CompactionEntry(tier="soft", cleared_count=outputs, cleared=tuple(sorted(seqs)))
