@@ -417,7 +417,7 @@ def test_the_local_model_summarises_in_its_own_words(tmp_path: Path) -> None:
 @needs_model
 @pytest.mark.long
 @pytest.mark.xdist_group("local model")
-def test_a_real_server_gives_a_summary_or_none_on_every_wire(wire: str) -> None:
+def test_a_real_server_gives_a_summary_on_every_wire(wire: str) -> None:
     from awl.providers import local
 
     model = local.load(local.shipped_weights())

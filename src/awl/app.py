@@ -22,15 +22,12 @@ from awl.beginning import (
     named_model,
     new,
     open_store,
-    restored_model,
 )
-from awl.condense import Progress
 from awl.config import Config
 from awl.conversation import ModelRef
 from awl.entries import Entry, RewindEntry, TitleEntry
 from awl.errors import AwlError, NoLog
 from awl.events import AgentEvent, Notice
-from awl.fitting import configured
 from awl.history import banner_info, history
 from awl.index.conversations import Logless
 from awl.logless import LoglessSession
@@ -398,30 +395,3 @@ def begin(
     else:
         running = go_on(config, environ, wanted, approve, resume)
     return App(config, environ, wanted, approve, running)
-
-
-async def condense(
-    config: Config,
-    environ: Mapping[str, str],
-    path: Path,
-    tell: Callable[[str], None],
-    progress: Progress | None = None,
-) -> str:
-    """Condense a session that nobody talks in; what that came to, in one line. `tell` is told what
-    a person should know of opening it.
-
-    Raises:
-        AwlError: nothing was changed; the message says why.
-    """
-    session = Session.open(path)
-    try:
-        for notice in session.notices:
-            tell(notice)
-        provider = connect(restored_model(config, environ, Wanted(), session.active_model), environ)
-        try:
-            done = await configured(config, environ).compact(session, provider, progress=progress)
-        finally:
-            await provider.close()
-    finally:
-        session.close()
-    return str(done)

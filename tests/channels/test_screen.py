@@ -12,6 +12,8 @@ from awl.events import (
     AnswerCompleted,
     AnswerText,
     AnswerThinking,
+    Condensed,
+    Condensing,
     Notice,
     Retrying,
     Saved,
@@ -145,6 +147,15 @@ def test_the_status_line_says_what_goes_on_and_for_how_long() -> None:
     assert "stopping" in stage.waits(1.5)
 
 
+def test_a_condensation_is_shown_while_it_is_made_and_what_it_came_to() -> None:
+    stage = Stage(terminal=True)
+    stage.plays(Condensing(1200, 48_000))
+    assert "condensing 1,200 entries 20s" in stage.waits(20.0)
+    shown = stage.plays(Condensed("e1", 1200, 48_000, 6_000))
+    assert "condensed 1,200 entries: 48,000 -> 6,000 tokens" in shown
+    assert "waiting" in stage.waits(1.0)
+
+
 def test_the_status_line_never_stands_in_a_line_of_the_answer() -> None:
     stage = Stage(terminal=True)
     stage.plays(AnswerText("a word "))
@@ -185,6 +196,8 @@ events = st.one_of(
     st.builds(ToolOutput, st.sampled_from("xyz"), words),
     st.builds(ToolFinished, st.sampled_from("xyz"), words, words, st.booleans(), st.just(1)),
     st.builds(Notice, words),
+    st.builds(Condensing, st.integers(0, 9999), st.just(1)),
+    st.builds(Condensed, words, st.just(1), st.just(9), st.just(2)),
     st.builds(Unsaved, words, st.integers(0, 3)),
     st.builds(Saved, st.just(1)),
     st.builds(Retrying, words, st.just(1.0)),

@@ -141,6 +141,20 @@ def test_another_model_can_be_made_to_summarise(awl: Awl) -> None:
     assert (entry["provider"], entry["model"]) == ("reader", "reader-1")
 
 
+def test_a_session_whose_model_is_not_there_is_condensed_by_the_one_that_summarises(
+    awl: Awl,
+) -> None:
+    past(awl)
+    log = awl.log.read_text().replace('"provider": "play"', '"provider": "gone"')
+    awl.log.write_text(log)
+    plays(awl, SUMMARY)
+    assert "no provider 'gone'" in awl("sessions", "condense", "019dc5ba", code=1).err
+    plays(awl, SUMMARY, more='condense_provider = "play"')
+    awl("sessions", "condense", "019dc5ba")
+    (entry,) = condensations(awl)
+    assert entry["provider"] == "play"
+
+
 def test_a_conversation_without_a_log_says_that_it_needs_one(awl: Awl) -> None:
     awl.plays([say("Hello.")], loop=True, settings="[session]\nenabled = false")
     awl("-p", "one")

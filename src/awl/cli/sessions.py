@@ -166,10 +166,10 @@ def condense(session_id: str) -> None:
     import asyncio
     import os
 
-    from awl import app
+    from awl import condensing
 
     path = resolved(open_store(), session_id)
-    working = app.condense(load_config(None), os.environ, path, say, _show_part)
+    working = condensing.condense(load_config(None), os.environ, path, say, _show_part)
     try:
         done = asyncio.run(working)
     finally:
