@@ -200,14 +200,15 @@ class State:
         folded up to the leaf stays so as long as what comes follows it."""
         at = base = 0
         rough: list[KnownEntry | Outer] = []
-        while at < len(batch.lines):
+        while at < batch.count:
             if skim:
                 at += self._skim_run(batch, at)
             else:
                 if at - base >= len(rough):
                     base, rough = at, decode_roughly(batch.lines[at:], outer=False)
+                    batch.release()
                 at += self._take_run(batch, at, cast(list[Entry], rough[at - base :]))
-            if at < len(batch.lines):
+            if at < batch.count:
                 found = batch.one(at, outer=skim)
                 if found is not None:
                     self._follow(self.add(found))
@@ -246,9 +247,9 @@ class State:
 
     def _skim_run(self, batch: Batch, first: int) -> int:
         """The same, but the bodies stay on disk."""
-        lines = batch.lines[first : first + self._most(len(batch.lines))]
+        lines = batch.lines[first : first + self._most(batch.count)]
         run = _Run(self._last_id, self.next_seq, self.turn, self.last_submitted)
-        run.skim(lines, self._table)
+        run.skim(lines, self._table, plain=batch.plain)
         count = len(run.ids)
         if count:
             line, start, end = self._place(batch, first, count)
@@ -609,7 +610,7 @@ class _Run:
     def __init__(self, last_id: str | None, seq: int, turn: int, submitted: ModelRef) -> None:
         self.last_id, self.seq, self.turn, self.submitted = last_id, seq, turn, submitted
         self.ids: list[str] = []  # of those that stay on disk, and their codes
-        self.codes = bytearray()
+        self.codes: list[int] = []
         self.started: list[str] = []
         self.messages = self.input_tokens = self.output_tokens = 0
 
@@ -650,7 +651,7 @@ class _Run:
         self.last_id, self.seq, self.turn, self.messages = last, seq, turn, messages
         self.input_tokens, self.output_tokens = input_tokens, output_tokens
 
-    def skim(self, lines: list[bytes], table: Table) -> None:
+    def skim(self, lines: list[bytes], table: Table, *, plain: bool) -> None:
         """Count as many lines as are ordinary, and keep their ids and codes."""
         last, seq, turn = self.last_id, self.seq, self.turn
         ids, codes, started = self.ids, self.codes, self.started
@@ -658,8 +659,9 @@ class _Run:
         provider = model = None
         user: int | None = None  # the code of a user message to this model
         with contextlib.suppress(*REFUSED):
-            for entry in skim(lines):
-                if entry.parent_id != last or entry.seq != seq or not entry.id:
+            for entry in skim(lines, plain=plain):
+                name = entry.id
+                if entry.parent_id != last or entry.seq != seq or not name:
                     break
                 kind = entry.type
                 if kind == "message":
@@ -694,8 +696,8 @@ class _Run:
                 turn_id = entry.turn_id
                 if turn_id != turn and turn_id and turn < turn_id <= LARGEST:
                     turn = turn_id
-                last = entry.id
-                ids.append(last)
+                last = name
+                ids.append(name)
                 seq += 1
         self.last_id, self.seq, self.turn, self.messages = last, seq, turn, messages
         self.input_tokens, self.output_tokens = input_tokens, output_tokens

@@ -364,12 +364,12 @@ class Table(Sequence[Entry | Outer]):
         self._bodies += entries
 
     def extend_on_disk(
-        self, codes: bytearray, ids: list[str], seq: int, line: int, start: int, end: int
+        self, codes: list[int], ids: list[str], seq: int, line: int, start: int, end: int
     ) -> None:
         """The same for entries whose bodies stay on disk: their codes and ids."""
         self.ids.extend(ids)
         self._extend(len(ids), seq, line, start, end)
-        self.codes += codes
+        self.codes += bytes(codes)
         self._bodies += [None] * len(ids)
 
     def _extend(self, count: int, seq: int, line: int, start: int, end: int) -> None:

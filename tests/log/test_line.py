@@ -525,7 +525,7 @@ def check_rough(lines: list[bytes]) -> None:
             if sound(entry):
                 assert repr(entry) == repr(or_bad(read, line))
     with contextlib.suppress(*REFUSED):
-        for line, found in zip(lines, skim(lines), strict=False):
+        for line, found in zip(lines, skim(lines, plain=False), strict=False):
             needed = {"message": found.message, "toolCall": found.tool_use_id}
             if found.id and needed.get(found.type, True) is not None:
                 entry = or_bad(decode, line)
@@ -565,7 +565,7 @@ def test_what_is_not_for_a_quick_decoder_ends_what_it_makes_of_lines(line: bytes
         found = decode_roughly([encode(good), line, encode(good)], outer=outer)
         assert not any(map(sound, found[1:2])) and sound(found[0])
     with pytest.raises(REFUSED):
-        list(skim([line]))
+        list(skim([line], plain=False))
 
 
 @pytest.mark.parametrize(

@@ -156,7 +156,7 @@ def test_where_the_blocks_end_makes_no_difference(
     whole = scanned(path, outer=outer)
     assert len(damage_in(whole)) == 3
     monkeypatch.setattr(scanning, "CHUNK", block)
-    monkeypatch.setattr(scanning, "_BUFFER", block)
+    monkeypatch.setattr(scanning, "_FIRST", block)
     assert scanned(path, outer=outer) == whole
 
 
@@ -249,7 +249,7 @@ def test_memory_is_bounded_by_the_block_and_the_longest_line(
 def test_a_line_longer_than_many_blocks_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scanning, "_BUFFER", 1 << 12)
+    monkeypatch.setattr(scanning, "CHUNK", 1 << 12)
     long = message(1, "x" * 3_000_000)
     found = entries_in(scanned(a_log(tmp_path, HEADER, long, message(2))))
     assert found == [HEADER, long, message(2)]

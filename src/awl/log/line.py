@@ -218,13 +218,14 @@ def sound(entry: KnownEntry | Outer) -> bool:
     return bool(entry.id)
 
 
-def skim(lines: list[bytes]) -> Iterator[Skimmed]:
+def skim(lines: list[bytes], *, plain: bool) -> Iterator[Skimmed]:
     """The outer fields of lines that have a type, an id and, of that type, what an `Outer` needs.
+    `plain`: they are ASCII alone.
 
     Raises:
         REFUSED: at a line that has not, and before the first one if one is not UTF-8.
     """
-    for line in filterfalse(bytes.isascii, lines):
+    for line in () if plain else filterfalse(bytes.isascii, lines):
         line.decode()  # the skipped body may hold what is not UTF-8
     return map(_skimmed.decode, lines)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -19,10 +19,10 @@ BLOCK: Final = 4 << 20
 """Bytes at a time of what is read as bytes."""
 
 CHUNK: Final = 1 << 18
-"""Bytes at a time of what is read as lines, at least: few enough to be decoded, looked at and
-folded while they are in the processor's cache."""
+"""Bytes at a time of what is read as lines: few enough to be decoded, looked at and folded while
+they are in the processor's cache."""
 
-_BUFFER: Final = 1 << 17
+_FIRST: Final = 1 << 12
 
 BOM: Final = b"\xef\xbb\xbf"
 
@@ -63,24 +63,42 @@ class Line(msgspec.Struct, frozen=True, gc=False):
     end: int
 
 
-class Batch(NamedTuple):
-    """Some lines of a log, one after the other, that are the bytes [start, end) of it, and the
-    number of the first."""
+class Batch:
+    """Some lines of a log, one after the other: the bytes [start, end) of it. `number` is that of
+    the first, `count` how many they are, and `plain` whether they are ASCII alone."""
 
-    start: int
-    end: int
-    number: int
-    lines: list[bytes]
+    def __init__(self, start: int, number: int, data: bytes, lines: list[bytes], left: int) -> None:
+        self.start, self.number = start, number
+        self.end = start + len(data) - left
+        self.count = len(lines)
+        self.plain = data.isascii()
+        self._data = data
+        self._lines: list[bytes] | None = lines
+
+    @property
+    def lines(self) -> list[bytes]:
+        if self._lines is None:
+            self._lines = io.BytesIO(self._data).readlines()[: self.count]
+        return self._lines
+
+    def release(self) -> None:
+        """Let go of the lines, which will hardly be needed again: what comes next has their memory
+        while it is at hand."""
+        self._lines = None
 
     @property
     def last(self) -> int:
         """The number of the last line that is not blank; 0 when all are."""
-        found = (at for at in range(len(self.lines) - 1, -1, -1) if self.lines[at].strip())
+        if self._data.endswith(b"}\n", 0, self.end - self.start):
+            return self.number + self.count - 1
+        found = (at for at in range(self.count - 1, -1, -1) if self.lines[at].strip())
         return next((self.number + at for at in found), 0)
 
     def start_of(self, at: int) -> int:
         """The byte at which one of the lines starts, or at which they end."""
-        return self.start + sum(map(len, self.lines[:at])) if at < len(self.lines) else self.end
+        if at in (0, self.count):
+            return self.end if at else self.start
+        return self.start + sum(map(len, self.lines[:at]))
 
     def one(self, at: int, *, outer: bool = False) -> Line | Damage | None:
         """What one of the lines holds; None: it is blank."""
@@ -108,8 +126,7 @@ class Reader:
     """
 
     def __init__(self, fd: int, start: int = 0, line: int = 1) -> None:
-        self._file = io.BufferedReader(_At(fd, start), _BUFFER)
-        self._start, self._line = start, line
+        self._fd, self._start, self._line = fd, start, line
         self._ended = False
 
     def read(self) -> Batch | None:
@@ -117,42 +134,30 @@ class Reader:
 
         The first line of a file, which is like no other, comes alone.
         """
-        lines = [] if self._ended else self._file.readlines(CHUNK if self._start else 1)
-        if not lines:
+        if self._ended:
             return None
-        # What is being written while it is read has an end that is none yet.
-        self._ended = not lines[-1].endswith(b"\n")
-        start, number = self._start, self._line
-        self._start, self._line = self._file.tell(), number + len(lines)
-        return Batch(start, self._start, number, lines)
-
-
-class _At(io.RawIOBase):
-    """The bytes of an open file from one on, whatever the descriptor's position."""
-
-    closed = False  # asked for every line
-
-    def __init__(self, fd: int, at: int) -> None:
-        self._fd, self._next = fd, at
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._next
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        if hasattr(os, "preadv"):
-            size = os.preadv(self._fd, [buffer], self._next)
-        else:
-            found = read_at(self._fd, len(buffer), self._next)
-            size = len(found)
-            buffer[:size] = found
-        self._next += size
-        return size
+        size = CHUNK if self._start else _FIRST
+        while True:
+            data = read_at(self._fd, size, self._start)
+            lines = io.BytesIO(data).readlines()
+            if not lines:
+                return None
+            whole = lines[-1].endswith(b"\n")
+            if whole or len(lines) > 1:
+                break
+            if len(data) < size:  # what is being written while it is read has an end that is none
+                self._ended = True
+                break
+            size *= 2  # a long line
+        left = 0
+        if not self._start:
+            del lines[1:]
+            left = len(data) - len(lines[0])
+        elif not (whole or self._ended):
+            left = len(lines.pop())
+        batch = Batch(self._start, self._line, data, lines, left)
+        self._start, self._line = batch.end, self._line + batch.count
+        return batch
 
 
 def scan(fd: int, *, outer: bool = False, start: int = 0, line: int = 1) -> Iterator[Line | Damage]:
