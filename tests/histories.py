@@ -54,10 +54,12 @@ from awl.entries import (
 )
 from awl.errors import NotASession
 from awl.log.file import lost_lines
+from awl.log.scan import CHUNK, scan
 from awl.pruning import prunable
 from awl.replay import path_reader, replay
 from awl.session import Session
 from awl.state import Call, State
+from awl.store.files import Store
 from awl.tokens import size
 
 ANTHROPIC = ModelRef("anthropic", "claude-sonnet-4")
@@ -85,12 +87,13 @@ TALK = ("prompt", "answer", "tools", "tools", "partial", "switch", "system", "la
 NAMING = ("title", "label", "cwd", "import", "note", "end")
 JUMPS = ("rewind", "condense", "compact")
 ACCIDENTS = ("kill", "damage", "reopen")
+FORKS = ("fork", "fork")
 
 
-def histories(*kinds: str, most: int = 14) -> st.SearchStrategy[list[Step]]:
+def histories(*kinds: str, least: int = 0, most: int = 14) -> st.SearchStrategy[list[Step]]:
     """Lists of steps of these kinds."""
     step = st.tuples(st.sampled_from(kinds), st.integers(0, 9999), TEXTS)
-    return st.lists(step, max_size=most)
+    return st.lists(step, min_size=least, max_size=most)
 
 
 def examples(count: int) -> settings:
@@ -133,7 +136,7 @@ class Story:
         for kind, n, text in steps:
             before = self.bytes()
             getattr(self, f"_{kind}")(n, text)
-            if kind not in ACCIDENTS:
+            if kind not in (*ACCIDENTS, *FORKS):
                 assert self.bytes().startswith(before), f"{kind} changed what was in the log"
 
     def bytes(self) -> bytes:
@@ -318,6 +321,15 @@ class Story:
             self.session.path.write_bytes(b"".join(line + b"\n" for line in lines))
         self._open()
 
+    def _fork(self, n: int, text: str) -> None:
+        """It goes on in a copy."""
+        if self.session.born:
+            seqs = self.session.state.seqs
+            at = seqs[n % len(seqs)] if seqs and n % 3 else None
+            self._drop()
+            child = Store(self.root).fork(self.session.path, at=at)
+            self.session = Session.open(child, cwd=CWD)
+
     def _drop(self) -> None:
         if self.session._log is not None:
             self.session._log.close()
@@ -407,14 +419,29 @@ def _answers(text: str, model: ModelRef) -> tuple[tuple[ContentBlock, ...], ...]
     )
 
 
-def replayed(path: Path, *, lazily: bool = False) -> State:
-    """The state of a log, with every body decoded at once or only where the fold needs it."""
+def replayed(path: Path, *, lazily: bool | None = False, chunk: int = CHUNK) -> State:
+    """The state of a log, with every body decoded at once, only where the fold needs it (True), or
+    as awl does it (None), and so many bytes read at a time."""
     fd = os.open(path, os.O_RDONLY)
     try:
-        state, _ = replay(fd, path, lost_lines(path), lazily=lazily)
+        with patch("awl.log.scan.CHUNK", chunk):
+            state, _ = replay(fd, path, lost_lines(path), lazily=lazily)
     finally:
         os.close(fd)
     state.read = path_reader(path)
+    return state
+
+
+def read_line_by_line(path: Path) -> State:
+    """The state of a log that has a header, folded without any haste."""
+    fd = os.open(path, os.O_RDONLY)
+    state = State(read=path_reader(path))
+    try:
+        for line in scan(fd):
+            state.add(line)
+    finally:
+        os.close(fd)
+    state.settle(lost_lines(path))
     return state
 
 

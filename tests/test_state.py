@@ -11,13 +11,16 @@ from histories import (
     ACCIDENTS,
     ANTHROPIC,
     CWD,
+    FORKS,
     JUMPS,
     NAMING,
     TALK,
+    TARGETS,
     Step,
     examples,
     facts,
     histories,
+    read_line_by_line,
     replayed,
     spoil,
     story,
@@ -32,6 +35,7 @@ from awl.errors import NotASession
 from awl.replay import damage_notices, read
 from awl.session import Session
 from awl.state import NO_MODEL, State, summary_text
+from awl.view import View, view
 
 GAP = "[awl: "
 MISSING = "[awl: an entry is missing from the log here]"
@@ -365,6 +369,34 @@ def test_a_summary_is_absorbed_only_by_one_that_stands_in_the_conversation(
     log.condensed(*replaced, "other", absorbs=absorbs)
     summaries = [item.message.text for item in log.state().items if item.kind == "summary"]
     assert any("first" in text for text in summaries)
+
+
+def test_what_streamed_before_a_condensed_range_stands_where_its_first_message_was() -> None:
+    log = RawLog()
+    log.prompt("one")
+    log.partial("streamed")  # 2
+    log.started("a")
+    log.prompt("two")
+    log.answer("three")
+    log.condensed(3, 4)
+    assert [item.kind for item in log.state().items] == [
+        "message",
+        "summary",
+        "partial",
+        "message",
+    ]
+
+
+def test_what_streamed_before_a_condensed_answer_is_void() -> None:
+    log = RawLog()
+    log.prompt("one")
+    log.partial("streamed")  # 2
+    log.started("a")
+    log.answer("whole")
+    log.prompt("two")
+    log.answer("three")
+    log.condensed(3, 5)
+    assert [item.kind for item in log.state().items] == ["message", "summary", "message"]
 
 
 def test_a_condensation_off_the_path_does_nothing() -> None:
@@ -957,6 +989,42 @@ def test_the_replayed_state_is_the_live_one_whatever_happened_to_the_file(
     steps: list[Step],
 ) -> None:
     agree(steps)
+
+
+@examples(100)
+@given(
+    histories(*TALK, *NAMING, *JUMPS, *JUMPS, *FORKS, *ACCIDENTS, least=8, most=20),
+    st.sampled_from([1, 150, 500, 2000]),
+)
+def test_however_a_log_is_read_it_is_the_same_session(steps: list[Step], chunk: int) -> None:
+    """At once or line by line, in pieces of any size, with all bodies, or only those needed."""
+    with story() as told:
+        told.play(steps)
+        path = told.session.path
+        if not path.exists() or read(path).header is None:
+            return
+        ways = {
+            "live": told.session.state,
+            "eager": replayed(path),
+            "lazy": replayed(path, lazily=True),
+            "as awl does it": replayed(path, lazily=None),
+            "in pieces": replayed(path, chunk=chunk),
+            "lazy, in pieces": replayed(path, lazily=True, chunk=chunk),
+            "as awl does it, in pieces": replayed(path, lazily=None, chunk=chunk),
+        }
+        slow = read_line_by_line(path)
+        if slow.header is not None:
+            ways["line by line"] = slow
+        expected = facts(ways.pop("live")), views(told.session.state)
+        for way, state in ways.items():
+            found = facts(state)
+            for fact, value in expected[0].items():
+                assert found[fact] == value, f"{way}: {fact}"
+            assert views(state) == expected[1], way
+
+
+def views(state: State) -> list[View]:
+    return [view(state, target) for target in TARGETS]
 
 
 @examples(60)
