@@ -41,6 +41,9 @@ def place() -> Iterator[Place]:
         tempfile.TemporaryDirectory() as root,
         patch("awl.log.file.sync"),
         patch("awl.index.level.sync"),
+        patch("os.sync"),
+        patch("awl.index.segments._LOOKED_AT", 2),
+        patch("awl.index.segments._MOST_SMALL", 3),
         patch("os.fsync"),
     ):
         made = Place(Path(root))

@@ -17,7 +17,7 @@ from rawlog import RawLog
 from awl.conversation import ModelRef, text_message
 from awl.errors import AmbiguousId, AwlError, SessionNotFound
 from awl.index import level
-from awl.index.database import Unusable
+from awl.index.sqlite import Unusable
 from awl.log.scan import scan as whole_scan
 from awl.store.files import Store
 
@@ -54,7 +54,7 @@ def titles(store: Store) -> list[str]:
 def test_a_list_that_nothing_changed_for_reads_no_log(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(level, "_is_settled", lambda *arguments: True)
+    monkeypatch.setattr(level, "is_settled", lambda *arguments: True)
     for number in range(5):
         put(store, number)
     listed = store.list()
@@ -74,7 +74,7 @@ def test_a_change_that_size_and_mtime_do_not_tell_is_seen(
     store: Store, monkeypatch: pytest.MonkeyPatch, settled: bool
 ) -> None:
     """What was too fresh when it was read is looked at again; later, the ctime tells."""
-    monkeypatch.setattr(level, "_is_settled", lambda *arguments: settled)
+    monkeypatch.setattr(level, "is_settled", lambda *arguments: settled)
     path = put(store, 1, "first")
     assert titles(store) == ["first"]
     before = path.stat()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import random
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -12,12 +14,16 @@ import pytest
 from rawlog import RawLog
 
 from awl.errors import AwlError
-from awl.index.database import Damaged
+from awl.index import database, rows, segments
+from awl.index.sqlite import Damaged
 from awl.store.files import Store
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    """Five sessions whose texts are in a segment, made of several rows."""
+    for name, value in (("_LOOKED_AT", 4), ("_CHUNK", 90), ("_BLOCK", 900)):
+        monkeypatch.setattr(segments, name, value)
     made = Store(tmp_path / "sessions")
     for number in range(5):
         session_id = f"019dc5ba-53f{number:x}-71a5-ab8f-b1f8709c2572"
@@ -31,6 +37,89 @@ def store(tmp_path: Path) -> Iterator[Store]:
     made.close()
 
 
+def answers(store: Store) -> tuple[object, ...]:
+    listed = store.list().sessions
+    return (
+        listed,
+        store.list("/home/dev", limit=2).sessions,
+        [
+            store.search(query).hits
+            for query in ("needle", "w3x1", "w0x w0x77", "zzz", "edle 4", "$")
+        ],
+        store.short_ids(),
+        [store.resolve(f"#{number}") for number in range(1, 6)],
+        [store.resolve(info.id) for info in listed],
+    )
+
+
+def check_flips(store: Store, chance: random.Random, times: int) -> None:
+    """Bits of the index that flip while nobody uses it."""
+    right = answers(store)
+    store.close()
+    folder = store.root / ".awl"
+    kept = folder.with_name("kept")
+    shutil.copytree(folder, kept)
+    path = folder / "index.db"
+    data = path.read_bytes()
+    healed = 0
+    for _ in range(times):
+        shutil.rmtree(folder)
+        shutil.copytree(kept, folder)
+        spoiled = bytearray(data)
+        for _ in range(chance.choice((1, 1, 1, 5))):
+            spoiled[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+        path.write_bytes(spoiled)
+        store = Store(store.root)
+        assert answers(store) == right
+        healed += any("built anew" in notice for notice in store.notices)
+        store.close()
+    assert healed
+
+
+def test_bits_that_flip_change_no_answer(store: Store) -> None:
+    check_flips(store, random.Random(7), 40)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+def test_many_bits_that_flip_change_no_answer(store: Store) -> None:
+    check_flips(store, random.Random(8), 3000)
+
+
+def test_an_index_is_checked_once_until_it_changes(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checked: list[object] = []
+    real = rows.check
+
+    def check(db: sqlite3.Connection) -> None:
+        checked.append(db)
+        real(db)
+
+    monkeypatch.setattr(rows, "check", check)
+    monkeypatch.setattr(database, "is_settled", lambda *arguments: True)
+
+    def checks() -> int:
+        checked.clear()
+        again = Store(store.root)
+        for _ in range(2):
+            assert len(again.list().sessions) == 5
+        again.close()
+        return len(checked)
+
+    assert checks() == 1
+    assert checks() == 0
+    path = store.root / ".awl" / "index.db"
+    before = path.stat().st_ctime_ns
+    while path.stat().st_ctime_ns == before:
+        path.chmod(0o600)
+    assert checks() == 1
+    assert checks() == 0
+    monkeypatch.setattr(database, "is_settled", lambda *arguments: False)
+    path.write_bytes(path.read_bytes())
+    assert [checks(), checks()] == [1, 1]
+
+
 def change(store: Store, *statements: str) -> None:
     with closing(sqlite3.connect(store.root / ".awl" / "index.db")) as db:
         db.execute("PRAGMA writable_schema = ON")
@@ -40,9 +129,13 @@ def change(store: Store, *statements: str) -> None:
 
 
 def check_healed(store: Store) -> None:
+    """As a process finds it that remembers nothing."""
+    store = Store(store.root)
     assert len(store.search("needle").hits) == 5
+    assert len(store.search("x199").hits) == 5
     assert len(store.list().sessions) == 5
     assert [notice for notice in store.notices if "built anew" in notice] == store.notices != []
+    store.close()
 
 
 @pytest.mark.parametrize(
@@ -52,8 +145,25 @@ def check_healed(store: Store) -> None:
         "UPDATE meta SET value = 'x' WHERE key = 'version'",
         "UPDATE sessions SET mark = 7, settled = 0",
         "UPDATE messages SET text = x'07'",
-        "UPDATE messages SET time = 1 << 62",
+        "UPDATE messages SET about = x'07'",
+        "UPDATE messages SET checksum = 'x'",
+        "UPDATE meta SET value = 'x' WHERE key = 'contents'",
         "UPDATE sessions SET texts = x'ff', texts_done = 0",
+        "UPDATE sessions SET texts_done = done + 1",
+        "UPDATE sessions SET cwd = x'2f746d70'",
+        "UPDATE sessions SET updated = '2020'",
+        "UPDATE sessions SET size = size + 1",
+        "DROP INDEX sessions_updated",
+        "DELETE FROM messages WHERE doc = (SELECT min(doc) FROM messages)",
+        "UPDATE messages SET doc = doc + (1 << 40)",
+        "DELETE FROM words",
+        "UPDATE words SET words = CAST(replace(words, 'needle', 'noodle') AS BLOB)",
+        "DELETE FROM segments",
+        "UPDATE segments SET runs = x'90'",
+        "DELETE FROM postings",
+        "DELETE FROM postings WHERE word = 0",
+        "DELETE FROM postings WHERE word > 0",
+        "UPDATE postings SET data = zeroblob(length(data))",
     ],
 )
 def test_rows_that_awl_never_wrote_have_it_built_anew(store: Store, statement: str) -> None:

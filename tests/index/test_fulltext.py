@@ -11,15 +11,22 @@ from rawlog import RawLog
 from awl.conversation import ModelRef, text_message
 from awl.entries import PartialBlock, PartialEntry
 from awl.errors import AwlError
-from awl.index import fulltext
-from awl.index.database import dead
+from awl.index import fulltext, intake, segments
 from awl.store.files import Store
 
 MODEL = ModelRef("anthropic", "claude-1")
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
+@pytest.fixture(params=["pending", "segments", "tiny"])
+def store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> Iterator[Store]:
+    """Docs that are all looked at; in segments; in many of these, in which everything is split."""
+    if request.param != "pending":
+        monkeypatch.setattr(segments, "_LOOKED_AT", 0)
+    if request.param == "tiny":
+        for name, value in (("_CHUNK", 2), ("_BLOCK", 9), ("_MOST_SMALL", 3), ("_MOST_DOCS", 7)):
+            monkeypatch.setattr(segments, name, value)
     made = Store(tmp_path / "sessions")
     yield made
     made.close()
@@ -109,15 +116,15 @@ def test_a_hit_that_stands_twice_in_a_log_is_one(store: Store) -> None:
 def test_texts_are_taken_in_anew_when_most_are_gone(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fulltext, "_MOST_DEAD", 5)
+    monkeypatch.setattr(intake, "_MOST_DEAD", 5)
     for hour in range(8, 16):
         put(store, 1, *[f"parser {hour} {n}" for n in range(6)], hour=hour)
         assert len(found(store, f"parser {hour}")) == 6
-    assert store.catalog.database.run(dead) <= 12
+    assert store.catalog.database.run(segments.read_contents).docs() <= 12
 
 
 def test_a_log_in_portions_is_found_whole(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fulltext, "_PORTION", 500)
+    monkeypatch.setattr(intake, "_PORTION", 500)
     told: list[tuple[int, int]] = []
     put(store, 1, *[f"parser number{n}" for n in range(50)])
     put(store, 2, *[f"parser number{n}" for n in range(50)])

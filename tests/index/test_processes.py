@@ -13,7 +13,7 @@ import pytest
 from running import until
 
 from awl.conversation import ModelRef, text_message
-from awl.index import fulltext, level, patience
+from awl.index import intake, level, patience
 from awl.store.files import Store
 
 from .stores import anonymous
@@ -185,7 +185,7 @@ def test_a_process_that_holds_the_write_lock_stops_nobody(
     root = tmp_path / "sessions"
     fill(root, 3)
     store = Store(root)
-    monkeypatch.setattr(level, "_is_settled", lambda *arguments: True)
+    monkeypatch.setattr(level, "is_settled", lambda *arguments: True)
     store.list()
     store.search("parser")
     held = subprocess.Popen(
@@ -205,7 +205,7 @@ def test_a_process_that_holds_the_write_lock_stops_nobody(
         session.append_message(text_message("user", "a new parser"))
         session.close()
         logs_read = counted(monkeypatch, level, "_read_open")
-        texts_read = counted(monkeypatch, fulltext, "_read")
+        texts_read = counted(monkeypatch, intake, "_read")
         waits = counted(monkeypatch, time, "sleep")
         assert len(store.list().sessions) == 4
         assert waits

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from awl.conversation import ModelRef, text_message
-from awl.index import catalog, fulltext, level
-from awl.index.database import Unusable
+from awl.index import catalog, fulltext, intake, level
+from awl.index.sqlite import Unusable
 from awl.session import Session
 from awl.store.files import Store
 
@@ -66,15 +66,15 @@ class Late:
 
 def before_hits_are_read(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
     """Have this happen once, when the texts have been taken in and are about to be looked at."""
-    real = fulltext._logged
+    real = fulltext._found
     acts = [act]
 
-    def logged(*arguments: Any) -> Any:
+    def found(*arguments: Any) -> Any:
         if acts:
             acts.pop()()
         return real(*arguments)
 
-    monkeypatch.setattr(fulltext, "_logged", logged)
+    monkeypatch.setattr(fulltext, "_found", found)
 
 
 def test_a_search_finds_what_was_said_before_it_though_another_looked_before_that(
@@ -160,7 +160,7 @@ def test_a_list_has_the_numbers_of_sessions_that_another_process_is_taking_in(
             assert recorded.wait(20)
         return found
 
-    monkeypatch.setattr(level, "_is_settled", lambda *arguments: True)
+    monkeypatch.setattr(level, "is_settled", lambda *arguments: True)
     mine.list()
     monkeypatch.setattr(level.Level, "_number", number)
     monkeypatch.setattr(catalog, "is_level", is_level)
@@ -178,9 +178,9 @@ def test_processes_with_the_same_to_do_share_it(
     for n in range(5):
         begin(mine, f"parser {n}").close()
     reads: list[str] = []
-    monkeypatch.setattr(level, "_is_settled", lambda *arguments: True)
+    monkeypatch.setattr(level, "is_settled", lambda *arguments: True)
     monkeypatch.setattr(level, "_BATCH", 0)
-    monkeypatch.setattr(fulltext, "_PORTION", 1)
+    monkeypatch.setattr(intake, "_PORTION", 1)
 
     def share(module: Any, name: str, act: Callable[[], object]) -> None:
         real = getattr(module, name)
@@ -194,11 +194,10 @@ def test_processes_with_the_same_to_do_share_it(
         monkeypatch.setattr(module, name, read)
 
     share(level, "_read_open", other.list)
-    share(fulltext, "_read", lambda: other.search("parser"))
+    share(intake, "_read", lambda: other.search("parser"))
     assert len(mine.search("parser").hits) == 5
     assert reads.count("_read_open") == 5 + 1  # the one at which both were
-    lines = sum(path.read_bytes().count(b"\n") for path in mine.logs())
-    assert reads.count("_read") == lines + 1
+    assert reads.count("_read") == 5 + 1
 
 
 def test_an_index_that_is_built_anew_is_used_by_others_until_it_is_done(
@@ -209,8 +208,8 @@ def test_an_index_that_is_built_anew_is_used_by_others_until_it_is_done(
         begin(mine, f"parser {n}").close()
     listed = mine.list()
     before = mine.catalog.database.path.stat().st_ino
-    monkeypatch.setattr(level, "_is_settled", lambda *arguments: True)
-    real = fulltext._read
+    monkeypatch.setattr(level, "is_settled", lambda *arguments: True)
+    real = intake._read
     tried: list[str] = []
 
     def read(*arguments: Any) -> Any:
@@ -222,7 +221,7 @@ def test_an_index_that_is_built_anew_is_used_by_others_until_it_is_done(
             begin(other, "another parser").close()
         return real(*arguments)
 
-    monkeypatch.setattr(fulltext, "_read", read)
+    monkeypatch.setattr(intake, "_read", read)
     assert len(mine.reindex().sessions) == 6
     path = mine.catalog.database.path
     assert tried == [f"{path} cannot be built anew: another process is at it"]
@@ -241,7 +240,7 @@ def test_a_log_that_was_listed_by_one_who_had_not_seen_it_goes_when_it_is_delete
     late = Late(other, monkeypatch)
     begin(mine, "a parser").close()
     assert set(counts(mine)) == {"older", "a parser"}
-    monkeypatch.setattr(level, "_is_settled", lambda *arguments: True)
+    monkeypatch.setattr(level, "is_settled", lambda *arguments: True)
     late.go_on()
     next(path for path in mine.logs() if b"a parser" in path.read_bytes()).unlink()
     assert set(counts(mine)) == {"older"}

@@ -9,13 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rawlog import RawLog, result, use
 
-from awl.index.texts import LONGEST_WORD, Doc, Docs, Open, holds, needles, snippet, words
+from awl.index.rows import Taken
+from awl.index.texts import LONGEST_WORD, Doc, Docs, excerpt, needles, words
 from awl.log.scan import scan
 
 
-def docs(log: RawLog, tmp_path: Path, mark: Open | None = None) -> tuple[list[Doc], Open]:
+def docs(log: RawLog, tmp_path: Path, mark: Taken | None = None) -> tuple[list[Doc], Taken]:
     path = log.write(tmp_path)
-    made = Docs(mark or Open())
+    made = Docs(mark or Taken())
     found: list[Doc] = []
     with path.open("rb") as file:
         for line in scan(file.fileno(), start=mark.start if mark else 0):
@@ -119,7 +120,7 @@ def test_damage_and_foreign_entries_cost_nothing_else(tmp_path: Path) -> None:
 def test_a_query_finds_its_words_anywhere_and_quotes_whole(
     query: str, text: str, found: bool
 ) -> None:
-    assert holds(text, needles(query)) is found
+    assert (excerpt(text, needles(query)) is not None) is found
 
 
 @given(st.text(max_size=30), st.text(max_size=5), st.text(max_size=30))
@@ -129,7 +130,7 @@ def test_a_needle_that_occurs_has_a_word_that_holds_its_piece(
     """The index is allowed to look only where such a word is."""
     for needle in needles(part):
         text = f"{before}{part}{behind}"
-        if holds(text, (needle,)) and needle.piece:
+        if excerpt(text, (needle,)) is not None and needle.piece:
             assert any(needle.piece in word for word in words(text))
 
 
@@ -145,10 +146,11 @@ def test_a_query_of_nothing_asks_for_nothing() -> None:
 
 def test_a_snippet_is_one_line_around_the_hit() -> None:
     text = "word " * 50 + "the Needle\n\nhere" + " word" * 50
-    made = snippet(text, needles("needle"))
+    made = excerpt(text, needles("needle"))
+    assert made is not None
     assert "the «Needle» here word" in made
     assert made.startswith("…")
     assert made.endswith("…")
     assert len(made) < 130
-    assert snippet("Needle", needles("needle")) == "«Needle»"
-    assert snippet("Straße", needles("strasse")) == "«strasse»"
+    assert excerpt("Needle", needles("needle")) == "«Needle»"
+    assert excerpt("Straße", needles("strasse")) == "«strasse»"

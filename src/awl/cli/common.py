@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from awl.config import Config
-    from awl.index.fulltext import Progress
+    from awl.index.intake import Progress
     from awl.store.files import Store
 
 MOST_COMPLETED: Final = 200

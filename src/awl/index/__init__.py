@@ -13,10 +13,14 @@ last indexed line), read on from there, never past its last newline, synced, loo
 and taken in with its new mark in one short transaction. What does not fit is read anew. So whatever
 happened to a log or to the index, the next look heals it.
 
-A log has two marks: `summary` keeps what lists show, `fulltext` what was said; the second is moved
+A log has two marks: `summary` keeps what lists show, `intake` what was said; the second is moved
 by searches alone. Where ``index.db`` cannot be used at all, the same code fills a private temporary
 database from the logs, so that every answer is the same, only slower.
 
+Damage is noticed. What lists show is checked when the file has changed since it was last checked
+(`rows`), texts and words as they are read (`segments`); what is not as awl left it is built anew.
+
 `summary` and `texts` fold and split what logs say (pure but for reading), `database` opens and
-mends, `catalog` lists and finds, `fulltext` searches, `conversations` numbers.
+mends, `level` and `intake` take in, `segments` keeps words, `catalog` lists and finds, `fulltext`
+searches, `conversations` numbers.
 """

@@ -10,14 +10,14 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from awl.errors import AwlError
 from awl.index.conversations import Conversations, Logless
 from awl.index.database import Database
-from awl.index.disk import Disk
+from awl.index.disk import Disk, Folder
 from awl.index.info import Listing, SessionInfo, Status, Summary
 from awl.index.patience import Patience
 from awl.index.titles import Title
@@ -26,6 +26,9 @@ from awl.log.names import cwd_of_label, encode_cwd, same_directory
 
 SHORTEST_PREFIX: Final = 8
 """Characters of an id that are printed at least."""
+
+if TYPE_CHECKING:
+    from awl.index.segments import Segments
 
 # How the file system's names become text: `os.fsdecode`, without its cost for each name.
 _NAMES: Final = (sys.getfilesystemencoding(), sys.getfilesystemencodeerrors())
@@ -43,8 +46,10 @@ class Catalog:
         patience = Patience()
         self.database = Database(root / ".awl", patience)
         self.conversations = Conversations(root / ".awl", patience)
+        self.segments: Segments | None = None  # of the texts, once there was a search
         self._prefix = f"{root}{os.sep}"
         self._conversations_fault = ""
+        self._folders: dict[bytes, Folder] = {}
 
     @property
     def notices(self) -> list[str]:
@@ -57,9 +62,12 @@ class Catalog:
         self.database.close()
         self.conversations.close()
 
+    def _look(self) -> Disk:
+        return Disk(self.root, self._folders)
+
     def catch_up(self, db: sqlite3.Connection, disk: Disk | None = None) -> list[str]:
         """Bring the index level with the logs. Returns what cannot be read, and why."""
-        disk = disk or Disk(self.root)
+        disk = disk or self._look()
         if is_level(db, disk, self.conversations):
             return disk.unreadable
         from awl.index.level import Level  # a list that nothing changed for does without it
@@ -76,7 +84,7 @@ class Catalog:
 
         def work(db: sqlite3.Connection) -> Listing:
             for _ in range(_TRIES):
-                disk = Disk(self.root)
+                disk = self._look()
                 unreadable = self.catch_up(db, disk)
                 found = self._infos(db, disk, cwd, limit)
                 # Another process may have taken in a session that it has not numbered yet.

@@ -18,8 +18,8 @@ from typing import Final, TypeVar
 import msgspec
 
 from awl.conversation import ModelRef
-from awl.index.database import Damaged, Unusable, connect, reason, writing
 from awl.index.patience import Patience
+from awl.index.sqlite import Damaged, Unusable, connect, reason, writing
 from awl.log.file import create_private, make_directories, sync_directory
 
 T = TypeVar("T")

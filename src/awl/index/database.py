@@ -8,15 +8,17 @@ import random
 import sqlite3
 import sys
 import threading
-import zlib
+import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
-import msgspec
-
 from awl.errors import AwlError
+from awl.index import rows
+from awl.index.disk import is_settled
 from awl.index.patience import Patience
+from awl.index.sqlite import SYMPTOMS, Damaged, Unusable, connect, reason, translated, writing
 from awl.log.file import create_private, make_directories
 
 if sys.platform == "win32":
@@ -39,12 +41,14 @@ else:
 
 T = TypeVar("T")
 
-SCHEMA_VERSION: Final = 2
+SCHEMA_VERSION: Final = 3
 """An index of another version is built anew; one of a later version belongs to a newer awl."""
 
+# `meta` has: version, which counts changes of `sessions`; seen, the logs that the index was level
+# with; instance, the file that the numbers are from; contents, what there is of texts; dead, how
+# many docs were deleted since the texts were begun.
 _SCHEMA: Final = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
-INSERT INTO meta VALUES ('version', 0);
 CREATE TABLE sessions (
     key INTEGER PRIMARY KEY AUTOINCREMENT,
     path BLOB NOT NULL UNIQUE,
@@ -56,6 +60,7 @@ CREATE TABLE sessions (
     id TEXT NOT NULL, folded TEXT NOT NULL,
     cwd BLOB NOT NULL, updated TEXT NOT NULL,
     info BLOB, checksum INTEGER NOT NULL,
+    seal INTEGER NOT NULL,
     number INTEGER,
     texts BLOB, texts_done INTEGER NOT NULL DEFAULT 0
 );
@@ -64,58 +69,18 @@ CREATE INDEX sessions_cwd ON sessions (cwd, updated, id, path);
 CREATE INDEX sessions_folded ON sessions (folded);
 CREATE INDEX sessions_number ON sessions (number);
 CREATE INDEX sessions_behind ON sessions (key) WHERE texts_done < done;
-CREATE TABLE messages (
-    doc INTEGER PRIMARY KEY, seq INTEGER, entry TEXT, role TEXT, time, text TEXT
-);
-CREATE TABLE terms (id INTEGER PRIMARY KEY, term TEXT NOT NULL UNIQUE);
-CREATE VIRTUAL TABLE parts USING fts5(
-    term, content='terms', content_rowid='id', detail=none, columnsize=0,
-    tokenize='trigram case_sensitive 1'
-);
-CREATE VIRTUAL TABLE postings USING fts5(
-    terms, content='', detail=none, columnsize=0, tokenize='ascii'
-);
+CREATE TABLE messages (doc INTEGER PRIMARY KEY, about BLOB, text BLOB, checksum INTEGER);
+CREATE TABLE words (first INTEGER PRIMARY KEY, words BLOB NOT NULL, checksum INTEGER NOT NULL);
+CREATE TABLE segments (id INTEGER PRIMARY KEY, runs BLOB NOT NULL, checksum INTEGER NOT NULL);
+CREATE TABLE postings (
+    segment INTEGER, word INTEGER, part INTEGER, data BLOB NOT NULL, checksum INTEGER NOT NULL,
+    PRIMARY KEY (segment, word, part)
+) WITHOUT ROWID;
 """
+_STATEMENTS: Final = tuple(filter(None, map(str.strip, _SCHEMA.split(";"))))
 
-_MOMENT: Final = 0.05  # seconds that one statement waits
-_BUSY: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
-_BARRED: Final = frozenset(
-    {
-        sqlite3.SQLITE_READONLY,
-        sqlite3.SQLITE_CANTOPEN,
-        sqlite3.SQLITE_FULL,
-        sqlite3.SQLITE_IOERR,
-        sqlite3.SQLITE_PERM,
-        sqlite3.SQLITE_AUTH,
-    }
-)
-
-# What reading a damaged file can raise: SQLite's own words, and what comes of values that awl never
-# wrote. Some of SQLite's messages quote the file, and are then no text.
-_SYMPTOMS: Final = (
-    sqlite3.Error,
-    msgspec.MsgspecError,
-    zlib.error,
-    ArithmeticError,
-    AttributeError,
-    LookupError,
-    TypeError,
-    ValueError,
-)
-
-
-class Unusable(AwlError):
-    """A database cannot be used now. The reason is for people."""
-
-
-class Damaged(AwlError):
-    """A database is not what awl left."""
-
-
-class Connection(sqlite3.Connection):
-    """A connection that waits no longer for other processes than the patience it is given."""
-
-    patience: Patience
+_STAMP_SIZE: Final = 256
+_NO_FILE: Final[tuple[int, ...]] = (0, 0, 0, 0, 0)
 
 
 class Database:
@@ -128,6 +93,7 @@ class Database:
         self.path = folder / "index.db"
         self.notices: list[str] = []
         self._patience = patience
+        self._trusted = _NO_FILE
         self._connection: sqlite3.Connection | None = None
         self._file: tuple[int, int] | None = None
         self._spare: sqlite3.Connection | None = None
@@ -193,8 +159,8 @@ class Database:
             raise Unusable  # there are no sessions yet, and looking makes nothing
         for last_try in (False, True):
             try:
-                with self._in_use():
-                    return _translated(self._opened(), work, _SYMPTOMS)
+                with self._in_use() as lock:
+                    return translated(self._opened(), partial(self._checked, lock, work), SYMPTOMS)
             except Damaged as error:
                 if last_try:
                     raise Unusable(f"damaged: {error}") from None
@@ -209,11 +175,28 @@ class Database:
             self._spare = _copied(self._connection)
             if self._spare is not None:
                 with contextlib.suppress(Damaged, Unusable):
-                    return _translated(self._spare, work, _SYMPTOMS)
+                    return translated(self._spare, work, SYMPTOMS)
                 self._drop_spare()
         if self._spare is None:
             self._spare = _prepared(_temporary())
-        return _translated(self._spare, work, (sqlite3.Error,))  # all else is awl's own error
+        return translated(self._spare, work, (sqlite3.Error,))  # all else is awl's own error
+
+    def _checked(
+        self, lock: int, work: Callable[[sqlite3.Connection], T], db: sqlite3.Connection
+    ) -> T:
+        """Do some work on the file. It is checked first, unless it is still as it was when awl last
+        wrote or checked it: the file of the lock tells processes that come later."""
+        main, log = _times(self.path), _times(_beside(self.path, "-wal"))
+        stamp = repr((main, log)).encode().ljust(_STAMP_SIZE)
+        if main != self._trusted and os.read(lock, _STAMP_SIZE) != stamp:
+            _check(db)
+            now = time.time_ns()
+            if is_settled(main[3], main[4], now) and is_settled(log[3], log[4], now):
+                os.lseek(lock, 0, os.SEEK_SET)
+                os.write(lock, stamp)
+        found = work(db)
+        self._trusted = _times(self.path)
+        return found
 
     def _opened(self) -> sqlite3.Connection:
         """The connection to the file that has the name now."""
@@ -252,7 +235,7 @@ class Database:
         except OSError as error:
             raise Unusable(error.strerror or str(error)) from None
         with contextlib.closing(_connected(path, self._patience)) as db:
-            _translated(db, fill, (sqlite3.Error,))
+            translated(db, fill, (sqlite3.Error,))
         return path
 
     def _take_the_place(self, path: Path) -> None:
@@ -275,13 +258,13 @@ class Database:
         self._spare = None
 
     @contextlib.contextmanager
-    def _in_use(self) -> Iterator[None]:
+    def _in_use(self) -> Iterator[int]:
         """Hold the right to use the file, together with others. It dies with the process."""
         with contextlib.ExitStack() as gate:
             gate.enter_context(self._locked("index.gate", shared=True))
-            with self._locked("index.lock", shared=True):
+            with self._locked("index.lock", shared=True) as lock:
                 gate.close()
-                yield
+                yield lock
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
@@ -293,7 +276,7 @@ class Database:
     @contextlib.contextmanager
     def _locked(
         self, name: str, *, shared: bool, why: str = "other processes are using it"
-    ) -> Iterator[None]:
+    ) -> Iterator[int]:
         try:
             make_directories(self.path.parent)
             flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
@@ -303,7 +286,7 @@ class Database:
         try:
             if not self._patience.persist(lambda: _flock(fd, shared=shared)):
                 raise Unusable(why)
-            yield
+            yield fd
         finally:
             os.close(fd)
 
@@ -312,103 +295,15 @@ class Database:
             self.notices.append(line)
 
 
-@contextlib.contextmanager
-def writing(db: sqlite3.Connection) -> Iterator[None]:
-    """One short transaction that writes: all of it, or nothing."""
-    _begin(db)
-    try:
-        yield
-        db.execute("COMMIT")
-    except BaseException:
-        if db.in_transaction:
-            db.execute("ROLLBACK")
-        raise
-
-
-def _begin(db: sqlite3.Connection) -> None:
-    if not isinstance(db, Connection):  # a private one
-        db.execute("BEGIN")
-        return
-    refused: list[sqlite3.OperationalError] = []
-
-    def attempt() -> bool:
-        try:
-            db.execute("BEGIN IMMEDIATE")
-        except sqlite3.OperationalError as error:
-            if not _is_busy(error):
-                raise
-            refused.append(error)
-            return False
-        return True
-
-    if not db.patience.persist(attempt):
-        raise refused[-1]
-
-
-@contextlib.contextmanager
-def reading(db: sqlite3.Connection) -> Iterator[None]:
-    """One transaction that reads: all of it sees the database as it is at its first statement."""
-    db.execute("BEGIN")
-    try:
-        yield
-    finally:
-        if db.in_transaction:
-            db.execute("ROLLBACK")
-
-
 def begin_anywhere(things: Sequence[T]) -> Sequence[T]:
     """The same in a circle from any one on, so that processes with the same to do share it."""
     start = random.randrange(len(things)) if len(things) > 1 else 0  # noqa: S311
     return [*things[start:], *things[:start]]
 
 
-def dead(db: sqlite3.Connection) -> int:
-    """How many docs are gone whose postings are still there."""
-    row = db.execute("SELECT value FROM meta WHERE key = 'dead'").fetchone()
-    return int(row[0]) if row else 0
-
-
 def count_dead(db: sqlite3.Connection, count: int) -> None:
     """Count docs that are deleted."""
-    db.execute(
-        "INSERT INTO meta VALUES ('dead', ?1) ON CONFLICT DO UPDATE SET value = value + ?1",
-        (count,),
-    )
-
-
-def reason(error: Exception) -> Exception:
-    """What an error of a database means: `Unusable` now, or `Damaged`."""
-    if not isinstance(error, sqlite3.Error):
-        return Damaged(f"it holds what awl never wrote: {error!r}")
-    if _is_busy(error):
-        return Unusable("locked by another process")
-    if _code(error) in _BARRED:
-        return Unusable(str(error))
-    return Damaged(str(error))
-
-
-def _code(error: sqlite3.Error) -> int:
-    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
-
-
-def _is_busy(error: sqlite3.Error) -> bool:
-    return _code(error) in _BUSY
-
-
-def connect(path: Path, patience: Patience) -> Connection:
-    """A connection to a database, each statement of which is its own transaction unless told."""
-    db = sqlite3.connect(
-        path, timeout=_MOMENT, isolation_level=None, check_same_thread=False, factory=Connection
-    )
-    db.patience = patience
-    try:
-        db.execute("PRAGMA journal_mode = WAL")
-    except BaseException as error:
-        db.close()
-        if isinstance(error, UnicodeDecodeError):
-            raise sqlite3.DatabaseError("its schema is no text") from None
-        raise
-    return db
+    db.execute("UPDATE meta SET value = value + ? WHERE key = 'dead'", (count,))
 
 
 def _temporary() -> sqlite3.Connection:
@@ -445,9 +340,17 @@ def _connected(path: Path, patience: Patience) -> sqlite3.Connection:
     except BaseException as error:
         if db is not None:
             db.close()
-        if isinstance(error, _SYMPTOMS) and not isinstance(error, AwlError):
+        if isinstance(error, SYMPTOMS) and not isinstance(error, AwlError):
             raise reason(error) from None
         raise
+
+
+def _check(db: sqlite3.Connection) -> None:
+    """Look for damage that SQLite passes over, in all that is not checked when it is read."""
+    found = {sql for (sql,) in db.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")}
+    if found != {*_STATEMENTS, "CREATE TABLE sqlite_sequence(name,seq)"}:
+        raise Damaged("its schema is not awl's")
+    rows.check(db)
 
 
 def _check_whole(db: sqlite3.Connection, path: Path) -> None:
@@ -455,16 +358,8 @@ def _check_whole(db: sqlite3.Connection, path: Path) -> None:
     processes from misleading it: a write-ahead log is emptied only when the file has its pages."""
     pages = db.execute("PRAGMA page_count").fetchone()[0]
     size = pages * db.execute("PRAGMA page_size").fetchone()[0]
-    log = path.with_name(path.name + "-wal")
-    if not _size(log) and _size(path) < size:
+    if _times(_beside(path, "-wal")) == _NO_FILE and _times(path)[2] < size:
         raise Damaged("its end is missing")
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
 
 
 def _prepared(db: sqlite3.Connection) -> sqlite3.Connection:
@@ -479,8 +374,11 @@ def _prepared(db: sqlite3.Connection) -> sqlite3.Connection:
             if _version(db) < SCHEMA_VERSION:
                 if db.execute("SELECT 1 FROM sqlite_master").fetchone():
                     raise Damaged("it was an older awl's")
-                for statement in filter(str.strip, _SCHEMA.split(";")):
+                for statement in _STATEMENTS:
                     db.execute(statement)
+                db.execute(
+                    "INSERT INTO meta VALUES ('version', 0), ('contents', NULL), ('dead', 0)"
+                )
                 db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
     return db
 
@@ -489,27 +387,25 @@ def _version(db: sqlite3.Connection) -> int:
     return int(db.execute("PRAGMA user_version").fetchone()[0])
 
 
-def _translated(
-    db: sqlite3.Connection,
-    work: Callable[[sqlite3.Connection], T],
-    symptoms: tuple[type[Exception], ...],
-) -> T:
-    try:
-        return work(db)
-    except AwlError:
-        raise
-    except symptoms as error:
-        raise reason(error) from error
-    finally:
-        if db.in_transaction:
-            with contextlib.suppress(sqlite3.Error, UnicodeDecodeError):
-                db.execute("ROLLBACK")
-
-
 def _remove(path: Path) -> None:
     """Remove a database. The file first: SQLite passes over what it finds beside an empty one."""
     for suffix in ("", "-wal", "-shm"):
-        path.with_name(path.name + suffix).unlink(missing_ok=True)
+        _beside(path, suffix).unlink(missing_ok=True)
+
+
+def _beside(path: Path, suffix: str) -> Path:
+    return path.with_name(path.name + suffix)
+
+
+def _times(path: Path) -> tuple[int, ...]:
+    """Device, inode, size and times of a file; all 0 if there is nothing in it."""
+    try:
+        found = path.stat()
+    except OSError:
+        return _NO_FILE
+    if not found.st_size:
+        return _NO_FILE
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -12,6 +15,9 @@ import msgspec
 from awl.log.names import LogName, parse_log_name
 
 _OWNER: Final = b".owner"
+_TICK: Final = 50_000_000  # ns within which a file system may give two changes one time
+_COARSE_TICK: Final = 2_000_000_000  # where it counts whole seconds, or pairs of them
+_REMEMBERED: Final = 2_000_000_000  # ns for which the times of a folder tell what is in it
 
 
 class Log(NamedTuple):
@@ -34,58 +40,106 @@ Seen = tuple[bytes, int, int, int, int, int]
 """The same facts as a plain tuple: a list must look at ten thousand in a moment."""
 
 
+def is_settled(mtime: int, ctime: int, now: int) -> bool:
+    """Whether a later change is sure to give a file other times, whoever sets its mtime back."""
+    fine = mtime % 1_000_000_000 or ctime % 1_000_000_000
+    return max(mtime, ctime) < now - (_TICK if fine else _COARSE_TICK)
+
+
+class Folder(NamedTuple):
+    """What was in a folder at a moment: the logs, those that say that they are open, and links.
+    A folder whose times are the same has the same names in it."""
+
+    scanned: int
+    times: tuple[int, ...]
+    logs: list[bytes]
+    owned: set[bytes]
+    links: set[bytes]
+
+
 class Disk:
     """What lies below a root: the logs, those that say that they are open (`owned`), those that
-    lie elsewhere (`links`), and the folders and logs that cannot be read, with why."""
+    lie elsewhere (`links`), and the folders and logs that cannot be read, with why. `known` is
+    what is remembered of folders between two looks."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, known: dict[bytes, Folder] | None = None) -> None:
         self.logs: list[Seen] = []
         self.owned: set[bytes] = set()
         self.links: set[bytes] = set()
         self.unreadable: list[str] = []
+        self._known = {} if known is None else known
+        self._root = os.fsencode(root) + b"/"
+        self._now = time.time_ns()
         try:
-            with os.scandir(os.fsencode(root)) as folders:
-                found = [folder for folder in folders if not folder.name.startswith(b".")]
+            with os.scandir(self._root) as found:
+                folders = [folder.name for folder in found if not folder.name.startswith(b".")]
         except FileNotFoundError:
             return
-        for folder in found:
+        for name in folders:
             try:
-                if folder.is_dir():
-                    self._scan(folder)
+                self._look(name)
             except OSError as error:
-                self._miss(folder, error)
+                self._miss(name, error)
 
-    def _miss(self, entry: os.DirEntry[bytes], error: OSError) -> None:
-        self.unreadable.append(f"{os.fsdecode(entry.path)}: {error.strerror or error}")
+    def _miss(self, path: bytes, error: OSError) -> None:
+        self.unreadable.append(f"{os.fsdecode(self._root + path)}: {error.strerror or error}")
 
-    def _scan(self, folder: os.DirEntry[bytes]) -> None:
-        prefix = folder.name + b"/"
-        add = self.logs.append
-        with os.scandir(folder.path) as files:
+    def _look(self, name: bytes) -> None:
+        path = self._root + name
+        try:
+            found = os.stat(path)  # noqa: PTH116 - bytes, and many
+        except FileNotFoundError:
+            return
+        times = found.st_dev, found.st_ino, found.st_mtime_ns, found.st_ctime_ns
+        folder = self._known.get(name)
+        if (
+            folder is not None
+            and folder.times == times
+            and 0 <= self._now - folder.scanned < _REMEMBERED
+        ):
+            for log in folder.logs:
+                self._stat(log)
+        elif stat.S_ISDIR(found.st_mode):
+            folder = Folder(self._now, times, [], set(), set())
+            self._scan(name, folder)
+            if is_settled(found.st_mtime_ns, found.st_ctime_ns, self._now):
+                self._known[name] = folder
+        else:
+            return
+        self.owned |= folder.owned
+        self.links |= folder.links
+
+    def _scan(self, name: bytes, folder: Folder) -> None:
+        prefix = name + b"/"
+        with os.scandir(self._root + name) as files:
             for file in files:
-                name = file.name
-                if name.endswith(b".jsonl"):
-                    try:
-                        found = file.stat()
-                    except FileNotFoundError:
-                        continue
-                    except OSError as error:
-                        self._miss(file, error)
-                        continue
+                path = prefix + file.name
+                if path.endswith(b".jsonl"):
+                    folder.logs.append(path)
                     if file.is_symlink():
-                        self.links.add(prefix + name)
-                    add(
-                        (
-                            prefix + name,
-                            found.st_size,
-                            found.st_mtime_ns,
-                            found.st_ctime_ns,
-                            found.st_dev,
-                            found.st_ino,
-                        )
-                    )
-                elif name.endswith(_OWNER):
-                    self.owned.add(prefix + name[: -len(_OWNER)])
+                        folder.links.add(path)
+                    self._stat(path, file.stat)
+                elif path.endswith(_OWNER):
+                    folder.owned.add(path[: -len(_OWNER)])
+
+    def _stat(self, path: bytes, of: Callable[[], os.stat_result] | None = None) -> None:
+        try:
+            found = of() if of else os.stat(self._root + path)  # noqa: PTH116 - bytes, and many
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            self._miss(path, error)
+            return
+        self.logs.append(
+            (
+                path,
+                found.st_size,
+                found.st_mtime_ns,
+                found.st_ctime_ns,
+                found.st_dev,
+                found.st_ino,
+            )
+        )
 
     def digest(self, salt: int) -> bytes:
         """The same for the same logs, unchanged."""

@@ -16,9 +16,11 @@ import msgspec
 
 from awl.errors import AwlError
 from awl.index.conversations import Conversations
-from awl.index.database import Unusable, begin_anywhere, count_dead, writing
-from awl.index.disk import Disk, Log
+from awl.index.database import begin_anywhere, count_dead
+from awl.index.disk import Disk, Log, is_settled
 from awl.index.info import Summary
+from awl.index.rows import FACTS, seal
+from awl.index.sqlite import Unusable, writing
 from awl.index.summary import Changed, Mark, fits, read_on, stands
 from awl.log.file import sync
 
@@ -26,8 +28,7 @@ _MANY: Final = 32  # logs that are not sure to be on disk: all of the system is 
 _WRITTEN_OUT: Final = 120_000_000_000  # ns after which a system has written out what it holds back
 _BATCH: Final = 0.1  # seconds of reading that go into one transaction
 _TRIES: Final = 3  # readings of a log that changes under them
-_TICK: Final = 50_000_000  # ns within which a file system may give two changes one time
-_COARSE_TICK: Final = 2_000_000_000  # where it counts whole seconds, or pairs of them
+_TICK: Final = 2_000_000_000  # ns by which the times of files may be behind the clock
 
 _ROWS: Final = "SELECT key, path, size, mtime, ctime, dev, ino, settled, mark FROM sessions"
 _mark_decoder: Final = msgspec.msgpack.Decoder(Mark)
@@ -251,13 +252,7 @@ def _read_open(fd: int, path: Path, name: bytes, row: _Row | None, synced: int) 
             raise Unusable(f"{path} cannot be synced: {error.strerror or error}") from None
     if os.fstat(fd).st_size < mark.end or not stands(fd, mark):
         return None
-    return _Read(log, _is_settled(log, now), mark, summary, row if before else None)
-
-
-def _is_settled(log: Log, now: int) -> bool:
-    """Whether a later change is sure to give the file other times, whoever sets its mtime back."""
-    fine = log.mtime % 1_000_000_000 or log.ctime % 1_000_000_000
-    return max(log.mtime, log.ctime) < now - (_TICK if fine else _COARSE_TICK)
+    return _Read(log, is_settled(log.mtime, log.ctime, now), mark, summary, row if before else None)
 
 
 def _row(found: tuple[Any, ...]) -> _Row:
@@ -295,16 +290,16 @@ def _record(db: sqlite3.Connection, read: _Read, known: _Row | None) -> None:
         "ctime": read.log.ctime,
         "dev": read.log.dev,
         "ino": read.log.ino,
-        "settled": read.settled,
+        "settled": int(read.settled),
         "mark": _encode(read.mark),
         "done": read.mark.end,
         "id": session_id,
         "folded": session_id.lower(),
         "cwd": summary.cwd if summary else b"",
         "updated": summary.updated if summary else "",
-        "info": info,
         "checksum": zlib.crc32(info or b""),
     }
+    values |= {"info": info, "seal": seal([values[name] for name in FACTS])}
     if known is not None and read.before is not None:
         columns = ", ".join(f"{name} = :{name}" for name in values)
         db.execute(
@@ -321,7 +316,7 @@ def _record(db: sqlite3.Connection, read: _Read, known: _Row | None) -> None:
 
 
 def _forget(db: sqlite3.Connection, key: int) -> None:
-    """Drop a log's rows. Its postings stay: its key is never given again, so they lead nowhere."""
+    """Drop a log's rows. Its docs stay in segments: its key is never given again."""
     db.execute("DELETE FROM sessions WHERE key = ?", (key,))
     docs = (key << 32, (key + 1 << 32) - 1)
     if deleted := db.execute("DELETE FROM messages WHERE doc BETWEEN ? AND ?", docs).rowcount:

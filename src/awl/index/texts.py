@@ -13,8 +13,6 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-import msgspec
-
 from awl.conversation import Image, Opaque, RedactedThinking, Text, Thinking, ToolResult, ToolUse
 from awl.entries import (
     CondensationEntry,
@@ -30,6 +28,7 @@ from awl.entries import (
     TitleEntry,
     ToolResultEntry,
 )
+from awl.index.rows import Taken
 from awl.log.line import Outer
 from awl.log.scan import Damage, Line
 from awl.state import LARGEST, import_text, is_prompt, summary_text
@@ -46,7 +45,6 @@ _WORD: Final = re.compile(
     r"\uff66-\uff9f\U00020000-\U0003ffff]+"
 )
 _NEEDLE: Final = re.compile(r'"([^"]*)"?|(\S+)')
-_SPACE: Final = re.compile(r"\s+")
 
 
 class Doc(NamedTuple):
@@ -66,16 +64,6 @@ class Needle(NamedTuple):
     text: str
     cased: bool
     piece: str
-
-
-class Open(msgspec.Struct, frozen=True, array_like=True):
-    """How far the texts of a log were taken: what lies behind is read again, and the docs from
-    `from_doc` on, which it may void, are made anew. `next_doc` was never given to a doc."""
-
-    start: int = 0
-    from_doc: int = 0
-    next_doc: int = 0
-    last_seq: int = 0
 
 
 def fold(text: str) -> str:
@@ -107,36 +95,30 @@ def _needle(part: str) -> Needle:
     return Needle(text, text.upper() != text, piece if len(piece) <= LONGEST_WORD else "")
 
 
-def holds(text: str, wanted: tuple[Needle, ...]) -> bool:
-    """Whether all needles occur in a text."""
-    folded = ""
-    for needle in wanted:
-        if needle.cased and not folded:
-            folded = fold(text)
-        if needle.text not in (folded if needle.cased else text):
-            return False
-    return True
-
-
-def snippet(text: str, wanted: tuple[Needle, ...]) -> str:
-    """The text around its first hit on one line, the hit in « »."""
+def excerpt(text: str, wanted: tuple[Needle, ...]) -> str | None:
+    """The text around its first hit on one line, the hit in « »; None unless all needles occur."""
     folded = fold(text)
+    hits = []
+    for needle in wanted:
+        at = folded.find(needle.text)
+        if at < 0:
+            return None
+        hits.append((at, len(needle.text)))
+    at, size = min(hits)
     if len(folded) != len(text):
         text = folded
-    at, needle = min((folded.find(needle.text), needle.text) for needle in wanted)
-    end = at + len(needle)
+    end = at + size
     before, behind = text[max(0, at - _AROUND) : at], text[end : end + _AROUND]
     start = "…" if at > _AROUND else ""
     more = "…" if end + _AROUND < len(text) else ""
-    line = f"{start}{before.lstrip()}«{text[at:end]}»{behind.rstrip()}{more}"
-    return _SPACE.sub(" ", line)
+    return " ".join(f"{start}{before.lstrip()}«{text[at:end]}»{behind.rstrip()}{more}".split())
 
 
 class Docs:
     """The docs of a log's lines, in order. What streamed and the results of an open batch are said
     again by the message that follows: until then they are docs of their own."""
 
-    def __init__(self, mark: Open) -> None:
+    def __init__(self, mark: Taken) -> None:
         self._next = mark.from_doc
         self._last_seq = mark.last_seq
         self._pending: list[tuple[int, Entry]] = []
@@ -170,14 +152,14 @@ class Docs:
         """Whether nothing is open."""
         return not self._pending
 
-    def finish(self, end: int) -> tuple[list[Doc], Open]:
+    def finish(self, end: int) -> tuple[list[Doc], Taken]:
         """The docs of what is still open at the end of the log, and the mark to go on from."""
         if not self._pending:
             return [], self._mark(end, self._last_seq)
         return [doc for doc in self._flush(None) if doc.text.strip()], self._settled
 
-    def _mark(self, start: int, last_seq: int) -> Open:
-        return Open(start, self._next, self._next, last_seq)
+    def _mark(self, start: int, last_seq: int) -> Taken:
+        return Taken(start, self._next, self._next, last_seq)
 
     def _end_pending(self, entry: MessageEntry | RewindEntry) -> list[Doc]:
         docs = self._flush(entry)

@@ -19,7 +19,8 @@ from awl.log.file import is_locked, owner_path
 from awl.log.names import parse_log_name
 
 if TYPE_CHECKING:
-    from awl.index.fulltext import Found, Progress
+    from awl.index.fulltext import Found
+    from awl.index.intake import Progress
     from awl.session import Session
     from awl.state import State
     from awl.store.receiving import Reception
@@ -266,7 +267,7 @@ class Store:
         Raises:
             Unusable: another process does the same, it is a newer awl's, or it cannot be written.
         """
-        from awl.index.fulltext import rebuild  # lists do without it
+        from awl.index.intake import rebuild  # lists do without it
 
         rebuild(self.catalog, progress)
         return self.list()
