@@ -95,6 +95,12 @@ def test_blobs_that_nothing_names_are_notes_unless_something_unknown_may_name_th
     ]
 
 
+def test_the_blobs_of_an_exported_log_lie_under_its_own_name(log: Path) -> None:
+    folder = Blobs(log).directory
+    folder.rename(log.with_name(log.name + ".blobs"))
+    assert verify(log).findings == ()
+
+
 # -- who can read it -------------------------------------------------------------------------------
 
 

@@ -16,10 +16,11 @@ from pathlib import Path
 import pytest
 from rawlog import RawLog, result, text, use
 from running import Awl, say
+from terminals import Terminal
 
 from awl.conversation import Message, ModelRef, Text, Thinking, ToolResult, ToolUse, text_message
 from awl.entries import PartialBlock, PartialEntry, TitleEntry
-from awl.errors import SessionBusy
+from awl.errors import AwlError, SessionBusy
 from awl.health.pattern import Pattern
 from awl.health.redact import leftovers, redact, survey
 from awl.health.verify import verify
@@ -361,6 +362,13 @@ def test_an_open_session_is_refused_and_nothing_is_done(place: Place) -> None:
     assert holding(place.root) == []
 
 
+def test_a_file_elsewhere_is_not_touched(place: Place, tmp_path: Path) -> None:
+    copy = tmp_path / "copy.jsonl"
+    copy.write_bytes(place.log.read_bytes())
+    with pytest.raises(AwlError, match="is no session in"):
+        survey(place.store, copy, Pattern(SECRET))
+
+
 def test_what_holds_the_log_together_is_named_as_left(awl: Awl) -> None:
     awl("-p", "Hi")
     done = awl("sessions", "redact", awl.id, awl.id[:13], "-y", code=1)
@@ -470,6 +478,27 @@ def test_the_command_says_what_it_found_and_asks(awl: Awl) -> None:
     assert "something was redacted" in awl("sessions", "show", session_id).out
     again = awl("sessions", "redact", session_id, "hunter2-hunter2", "-y")
     assert f"nothing in {awl.sessions} holds it\n" in again.err
+
+
+@pytest.mark.parametrize(
+    ("answers", "left"), [(["n"], 2), (["y", "n"], 1), (["y", "y"], 0)], ids=str
+)
+def test_a_person_is_asked_for_the_text_and_before_anything_goes(
+    awl: Awl, answers: list[str], left: int
+) -> None:
+    secret = "hunter2-hunter2"
+    awl("-p", f"my key is {secret}")
+    parent = awl.id
+    awl("sessions", "fork", parent)
+    with Terminal(awl, "sessions", "redact", parent, "-") as terminal:
+        terminal.see("What is to go")
+        terminal.type(secret)
+        for question, answer in zip(("for good?", "the same entries, too?"), answers, strict=False):
+            terminal.see(question)
+            terminal.type(answer)
+        assert terminal.ends() == (130 if answers == ["n"] else 1 if left else 0)
+        assert secret not in terminal.raw
+    assert sum(path.suffix == ".jsonl" for path in holding(awl.sessions, secret)) == left
 
 
 def test_patterns_that_cannot_be_used_are_refused(awl: Awl) -> None:

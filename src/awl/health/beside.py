@@ -117,11 +117,17 @@ def check_companions(folder: Folder, log: Path) -> Iterator[Finding]:
             yield Finding(severity="note", kind="leftover", text=text, file=unborn.name)
 
 
+def blobs_beside(log: Path) -> Path:
+    """The folder of a log's blobs. An exported log has them under its own name."""
+    usual, exported = Blobs(log).directory, log.with_name(log.name + ".blobs")
+    return exported if exported.is_dir() and not usual.is_dir() else usual
+
+
 def check_blobs(
     log: Path, named: Iterable[Named], mentioned: Set[str], lost: Set[str]
 ) -> Iterator[Finding]:
     """Whether the blobs that a log names are there, and are what was stored."""
-    folder = Blobs(log).directory
+    folder = blobs_beside(log)
     names = set(mentioned)
     for one in named:
         names.add(one.name)

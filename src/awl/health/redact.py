@@ -20,7 +20,7 @@ from typing import Final
 import msgspec
 
 from awl.entries import Header, RevisionEntry
-from awl.errors import LogChanged
+from awl.errors import AwlError, LogChanged
 from awl.health.beside import lost_lines
 from awl.health.lines import Lines
 from awl.health.pattern import Pattern
@@ -143,6 +143,10 @@ def survey(
     Raises:
         AwlError, OSError: something of it cannot be read.
     """
+    if isinstance(found, Path) and store.root.resolve() not in found.resolve().parents:
+        raise AwlError(
+            f"{found} is no session in {store.root}: a file elsewhere is yours to change"
+        )
     own = look(found, pattern, progress) if isinstance(found, Path) else None
     first = found.session_id if isinstance(found, Logless) else _header_of(found).id
     every = [*store.logs(), *sorted((store.root / TRASH).glob("*/*/*.jsonl"))]

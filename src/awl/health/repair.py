@@ -30,13 +30,12 @@ from awl.entries import (
     UnknownEntry,
 )
 from awl.errors import NotASession
-from awl.health.beside import blob_fault
+from awl.health.beside import blob_fault, blobs_beside
 from awl.health.lines import Lines
 from awl.health.mend import Changes, Mended, Mender
 from awl.health.salvage import pieces
 from awl.health.verify import Progress, verify
 from awl.log.birth import Unborn, birth, sweep
-from awl.log.blobs import Blobs
 from awl.log.file import torn_files
 from awl.log.line import BadLine, decode, encode, with_fields
 from awl.log.names import cwd_of_label, log_path, new_session_id, now, parse_log_name
@@ -314,7 +313,7 @@ class _Copy:
 
     def _blobs(self) -> list[str]:
         """Take over the blobs that the copy names. Returns those that are lost."""
-        folder = Blobs(self._source.path).directory
+        folder = blobs_beside(self._source.path)
         lost = set()
         sound = {name for name in self._check.mentioned if (folder / name).is_file()}
         for named in self._check.blobs.values():
