@@ -184,20 +184,32 @@ class Path:
 
     def extend(self, first: int, stop: int) -> None:
         """Fold the entries [first, stop), each of which follows the one before it."""
+        self._join(first, stop)
+        for at, end, seq in self._pieces(first, stop):
+            self._piece(at, end, seq)
+
+    def follow(self) -> None:
+        """Fold the last entry of the log."""
+        last = len(self._table) - 1
+        self._join(last, last + 1)
+        self._piece(last, last + 1, self._table.seqs.last)
+
+    def _join(self, first: int, stop: int) -> None:
         if self.runs and self.runs[-1][1] == first:
             self.runs[-1] = self.runs[-1][0], stop
         else:
             self.runs.append((first, stop))
-        for at, end, seq in self._pieces(first, stop):
-            replaced_by = self._replaced_by(seq) if self.ranges else None
-            if replaced_by is None and at in self._gaps:
-                self._gap(self._gaps[at], at, seq)
-            if seq > self._forked_at > 0:
-                self._cut(self._forked_at)
-            if replaced_by is None:
-                self._fold(at, seq, self._table.whole(at, end))
-            else:
-                self._replace(at, end, replaced_by)
+
+    def _piece(self, first: int, stop: int, seq: int) -> None:
+        replaced_by = self._replaced_by(seq) if self.ranges else None
+        if replaced_by is None and first in self._gaps:
+            self._gap(self._gaps[first], first, seq)
+        if seq > self._forked_at > 0:
+            self._cut(self._forked_at)
+        if replaced_by is None:
+            self._fold(first, seq, self._table.whole(first, stop))
+        else:
+            self._replace(first, stop, replaced_by)
 
     def _pieces(self, first: int, stop: int) -> Iterator[tuple[int, int, int]]:
         """Stretches [first, stop) of positions with the first one's seq, in which seqs grow by one
@@ -205,7 +217,7 @@ class Path:
         if not (self.ranges or self._gaps or self._forked_at):
             yield from self._table.seqs.ramps(first, stop)
             return
-        gaps = sorted(at for at in self._gaps if first < at < stop) if stop - first > 1 else []
+        gaps = sorted(at for at in self._gaps if first < at < stop)
         for at, end, seq in self._table.seqs.ramps(first, stop):
             last = seq + end - at - 1
             edges = {at, end}

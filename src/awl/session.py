@@ -258,10 +258,7 @@ class Session:
         """
         if not entries:
             return []
-        timed = tuple(
-            entry if entry.timestamp else msgspec.structs.replace(entry, timestamp=now())
-            for entry in entries
-        )
+        timed = tuple(map(_timed, entries))
         with self._guard:
             if self._closed:
                 raise SessionClosed(f"session {self.id} is closed")
@@ -498,7 +495,7 @@ class Session:
         entries = (*self._opening, *entries)
         stamped = self._stamp(entries, self._state.leaf_id, self._state.next_seq, self._state.turn)
         written = _encoded(stamped)
-        data = b"".join(line for line, _ in written)
+        data = b"".join([line for line, _ in written])
         start = self._keep(data, stamped)
         self._opening = ()
         for line, held in written:
@@ -564,6 +561,10 @@ class Session:
         ]
 
 
+def _timed(entry: Entry) -> Entry:
+    return entry if entry.timestamp else msgspec.structs.replace(entry, timestamp=now())
+
+
 def _encoded(entries: Sequence[Entry]) -> list[tuple[bytes, Entry]]:
     """The lines of entries, and the entries as those hold them."""
     try:
@@ -606,11 +607,7 @@ def _is_fact(entry: Entry) -> bool:
 
 
 def _begins_turn(entry: Entry) -> bool:
-    return (
-        isinstance(entry, MessageEntry)
-        and entry.message.role == "user"
-        and is_prompt(entry.message.said())
-    )
+    return isinstance(entry, MessageEntry) and is_prompt(entry.message)
 
 
 def _in_turn(entry: Entry) -> bool:

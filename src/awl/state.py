@@ -63,6 +63,7 @@ from awl.table import (
     PARTIAL,
     ROOT,
     SYSTEM,
+    TAGS,
     TOOL_CALL,
     TOOL_RESULT,
     Column,
@@ -288,11 +289,11 @@ class State:
         """Fold an entry that was just taken in, if the path is folded up to it and leads on."""
         if position is None or self._path is None:
             return
-        leads_on = self._table.parents[position] == self._path.tip
+        leads_on = self._table.parents.last == self._path.tip
         if not leads_on or position in self._condensations[-1:]:
             self._path = None
         else:
-            self._path.extend(position, position + 1)
+            self._path.follow()
 
     def _all_seen(self) -> set[tuple[str, int]]:
         if self._seen is None:
@@ -717,9 +718,7 @@ def _directory(cwd: str, cwd_bytes: str | None) -> str:
 
 def entry_type(entry: Entry | Outer) -> str:
     """The type of an entry as the log names it."""
-    if isinstance(entry, Outer):
-        return entry.type
-    return str(entry.__struct_config__.tag)
+    return entry.type if isinstance(entry, Outer) else TAGS[type(entry)]
 
 
 def prompts_in(entry: Entry) -> list[str]:
@@ -731,7 +730,7 @@ def prompts_in(entry: Entry) -> list[str]:
     return []
 
 
-def is_prompt(message: Message) -> bool:
+def is_prompt(message: Message | LoggedMessage) -> bool:
     """Whether a user message carries a person's words, and not tool results alone."""
     return message.role == "user" and (
         not message.content or any(not isinstance(block, ToolResult) for block in message.content)

@@ -12,7 +12,7 @@ import secrets
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, NamedTuple, cast, overload
+from typing import Final, NamedTuple, cast, get_args, overload
 
 import msgspec
 
@@ -22,6 +22,9 @@ from awl.log.scan import CHUNK
 
 ROOT: Final = -1
 """The position before the first entry."""
+
+TAGS: Final = {kind: str(kind.__struct_config__.tag) for kind in get_args(Entry)}
+"""What each type of entry is called in the log."""
 
 WHOLE: Final = 0
 """The code of an entry that is in memory as a whole."""
@@ -47,6 +50,12 @@ class Ramp(Sequence[int]):
         self._values: list[int] = []  # with which number
         self._size = 0
         self._next: int | None = None
+
+    @property
+    def last(self) -> int:
+        """The last number of one that is not empty."""
+        assert self._next is not None
+        return self._next - 1
 
     def append(self, value: int) -> None:
         self.extend(value, 1)
@@ -466,7 +475,7 @@ class Table(Sequence[Entry | Outer]):
 
 def shape_of(entry: Entry | Outer) -> Shape:
     """What would be kept of an entry if its body were left on disk."""
-    kind = entry.type if isinstance(entry, Outer) else str(entry.__struct_config__.tag)
+    kind = entry.type if isinstance(entry, Outer) else TAGS[type(entry)]
     if kind != "message":
         return Shape(kind)
     entry = cast(MessageEntry | Outer, entry)

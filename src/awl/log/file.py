@@ -74,7 +74,10 @@ class LogFile:
 
     def __init__(self, path: Path, fd: int) -> None:
         self.path = path
+        self._name = os.fspath(path)
         self.fd = fd
+        found = os.fstat(fd)
+        self._file = found.st_ino, found.st_dev
         self.end = 0
         self.recovery = Recovery()
         self._pid = os.getpid()
@@ -180,8 +183,11 @@ class LogFile:
         if self._failed:
             # A sync failed: what the file holds now is known only by reading it.
             self._cut_back()
-        found = os.fstat(self.fd)
-        if not is_at(self.fd, self.path):
+        try:
+            found = os.stat(self._name)  # noqa: PTH116  once for every append
+        except FileNotFoundError:
+            found = None
+        if found is None or (found.st_ino, found.st_dev) != self._file:
             raise OSError(errno.ENOENT, "the log was moved or deleted while it was open")
         if found.st_size != self.end:
             raise LogChanged(self.path, self.end, found.st_size)
@@ -411,7 +417,8 @@ def create_private(path: Path, flags: int = os.O_WRONLY) -> int:
 
 def write_all(fd: int, data: bytes | memoryview) -> None:
     """Write bytes; more than one `write` only where the system takes fewer than it was given."""
-    view = memoryview(data)
+    written = os.write(fd, data)
+    view = memoryview(data)[written:]
     while view:
         view = view[os.write(fd, view) :]
 
