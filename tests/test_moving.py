@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from running import HARMFUL, Awl, call, kind, read_log, say, user
+from terminals import Terminal
 
 
 def test_fork_prints_the_new_id_last_and_both_go_on(awl: Awl) -> None:
@@ -220,3 +221,40 @@ def test_what_was_exported_with_redact_is_a_session_that_goes_on(awl: Awl) -> No
 
 def test_a_backup_is_whole(awl: Awl) -> None:
     assert "--all" in awl("sessions", "export", "--all", "backup", "--redact", code=2).err
+
+
+def test_at_a_terminal_purging_asks_and_takes_no_for_an_answer(awl: Awl) -> None:
+    awl("-p", "hello \x1b[31mworld")
+    session_id = awl.id
+    for answer, left in (("n", 1), ("", 1), ("y", 0)):
+        with Terminal(awl, "sessions", "delete", session_id, "--purge") as terminal:
+            terminal.see(session_id)
+            terminal.see("3 messages")
+            terminal.see("[y/N]")
+            terminal.type(answer)
+            assert terminal.ends() == left
+            assert "\x1b[31m" not in terminal.raw
+        assert len(awl.logs) == left
+
+
+def test_what_goes_to_a_terminal_is_harmless(awl: Awl) -> None:
+    awl("-p", "hello \x1b[31mworld")
+    for name in ("awl", "markdown"):
+        with Terminal(awl, "sessions", "export", awl.id, "-", "--format", name) as terminal:
+            terminal.see("hello")
+            assert terminal.ends() == 0
+            assert "\x1b[31m" not in terminal.raw
+
+
+def test_conversations_without_a_log_say_what_they_lack(awl: Awl) -> None:
+    awl.plays([say("Hello there.")], loop=True, settings="[session]\nenabled = false")
+    awl("-p", "old words")
+    (found,) = awl("sessions", "--json").json
+    done = awl("sessions", "export", found["id"], "x", code=1)
+    assert "has no log" in done.err
+    awl("sessions", "delete", found["id"])
+    assert awl("sessions", "--json").json == []
+    (row,) = awl("sessions", "restore").lines
+    assert row.endswith("2 messages  old words")
+    awl("sessions", "restore", found["id"])
+    assert awl("--resume", found["id"], "-p", "more").out == "Hello there.\n"

@@ -190,7 +190,9 @@ class App:
         self._check_log()
         if not self.session.resumable:
             raise AwlError("nothing of this conversation was written so far")
-        lines = await asyncio.to_thread(_exported, self.session, path, format_name, force)
+        lines = await asyncio.to_thread(
+            _exported, self._store.root, self.session, path, format_name, force
+        )
         if self.unsaved:
             lines.append(f"left out: {self.unsaved} entries that are not saved yet")
         return lines
@@ -352,14 +354,17 @@ class App:
         await self.agent.provider.close()
 
 
-def _exported(session: Session, path: str, format_name: str | None, force: bool) -> list[str]:
+def _exported(
+    root: Path, session: Session, path: str, format_name: str | None, force: bool
+) -> list[str]:
     from awl.formats import find  # with what is seldom needed
     from awl.store.exporting import export
 
     target = Path(session.cwd) / Path(path).expanduser()
     name = format_name or _FORMATS.get(target.suffix.lower(), _AWL)
     known = None if name == _AWL else find(name)
-    return [f"Written to {target}.", *export(session.path, target, known, force=force)]
+    left_out = export(session.path, target, known, root=root, force=force)
+    return [f"Written to {target}.", *left_out]
 
 
 async def _leave(left: Running) -> None:

@@ -97,8 +97,7 @@ class Recorder:
                 real = getattr(os, name)
                 self._patches.append(patch.object(os, name, _with_real(wrapper, real)))
         # One thing after the other: syncs that are asked for at once have no order to be tried.
-        self._patches.append(patch.object(awl.log.birth._Sync, "start", awl.log.birth._Sync.run))
-        self._patches.append(patch.object(awl.log.birth._Sync, "join", lambda sync: None))
+        self._patches.append(patch.object(awl.log.birth._Sync, "_start", awl.log.birth._Sync._run))
         for patched in self._patches:
             patched.start()
         return self

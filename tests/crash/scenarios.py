@@ -158,7 +158,7 @@ class Play:
         data = log.read_bytes()
         if before:
             self.keep_file(target, *before, data)
-        export(log, target, None, force=True)
+        export(log, target, None, root=log.parent.parent, force=True)
         self.keep_file(target, data)
 
     def keep_file(self, path: Path, *data: bytes) -> None:

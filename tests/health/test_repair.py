@@ -104,12 +104,12 @@ def mended(root: Path, log: RawLog, cwd: str | None = None) -> Repaired:
 
 def test_there_is_nothing_to_repair_in_a_sound_session(tmp_path: Path) -> None:
     for path in (a_session(tmp_path / "one", tmp_path), seed_log(tmp_path / "two" / "x")):
-        before = beside(tmp_path)
+        before = beside(tmp_path / "one")
         assert repair(path, path.parent.parent) is None
         with path.open("ab") as log:
             log.write(b'{"type":"never ackn')
         assert repair(path, path.parent.parent) is None
-        assert beside(tmp_path) == before
+        assert beside(tmp_path / "one") == before
 
 
 def test_good_lines_are_copied_byte_for_byte_with_their_ids_and_seqs(tmp_path: Path) -> None:

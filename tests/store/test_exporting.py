@@ -42,7 +42,7 @@ def test_an_export_is_the_log_byte_for_byte_with_its_blobs(
     log = make(store, tmp_path, "one", "two").path
     before = tree(store.root)
     target = out / "x.jsonl"
-    assert export(log, target, None, force=False) == []
+    assert export(log, target, None, root=store.root) == []
     assert target.read_bytes() == log.read_bytes()
     assert outputs(target, out / "x.jsonl.blobs") == outputs(log)
     assert names_in(out) == ["x.jsonl", "x.jsonl.blobs"]
@@ -56,7 +56,7 @@ def test_an_open_session_is_exported_up_to_its_last_line(
     store: Store, tmp_path: Path, out: Path
 ) -> None:
     session = make(store, tmp_path, "one", close=False)
-    export(session.path, out / "x", None, force=False)
+    export(session.path, out / "x", None, root=store.root)
     assert (out / "x").read_bytes() == session.path.read_bytes()
     say(session, "two")
     session.close()
@@ -78,7 +78,7 @@ def test_damage_is_exported_as_it_is_and_a_torn_tail_is_said(
     log = everything().write(store.root)
     whole = log.read_bytes()
     log.write_bytes(change(whole))
-    said = export(log, out / "x", None, force=False)
+    said = export(log, out / "x", None, root=store.root)
     assert said == ([f"left out: {lost} bytes of an incomplete last line"] if lost else [])
     kept = log.read_bytes() if b"damaged" in log.read_bytes() else whole
     assert (out / "x").read_bytes() == kept
@@ -89,12 +89,12 @@ def test_nothing_is_replaced_unless_that_is_asked_for(
 ) -> None:
     first, second = make(store, tmp_path, "one").path, make(store, tmp_path, "two").path
     target = out / "x"
-    export(first, target, None, force=False)
+    export(first, target, None, root=store.root)
     before = tree(out)
     with pytest.raises(Exists, match="--force"):
-        export(second, target, None, force=False)
+        export(second, target, None, root=store.root)
     assert tree(out) == before
-    export(second, target, None, force=True)
+    export(second, target, None, root=store.root, force=True)
     assert target.read_bytes() == second.read_bytes()
     assert outputs(target, out / "x.blobs") == outputs(second)
     assert len(names_in(out / "x.blobs")) == 1
@@ -102,9 +102,12 @@ def test_nothing_is_replaced_unless_that_is_asked_for(
     (out / "link").symlink_to("nowhere")
     for taken in ("folder", "link"):
         with pytest.raises(Exists):
-            export(second, out / taken, None, force=taken == "folder")
+            export(second, out / taken, None, root=store.root, force=taken == "folder")
+    for among in (first, second.parent / "x", store.root / "new" / "x"):
+        with pytest.raises(AwlError, match="another place"):
+            export(second, among, None, root=store.root, force=True)
     with pytest.raises(AwlError, match="no directory"):
-        export(second, out / "missing" / "x", None, force=False)
+        export(second, out / "missing" / "x", None, root=store.root)
 
 
 def test_blobs_that_are_missing_or_damaged_are_named_and_stop_nothing(
@@ -114,7 +117,7 @@ def test_blobs_that_are_missing_or_damaged_are_named_and_stop_nothing(
     one, two, _ = outputs(log)
     (Blobs(log).directory / one).unlink()
     (Blobs(log).directory / two).write_bytes(b"changed")
-    said = export(log, out / "x", None, force=False)
+    said = export(log, out / "x", None, root=store.root)
     assert len(said) == 2
     assert all(name[:12] in " ".join(said) for name in (one, two))
     assert len(names_in(out / "x.blobs")) == 1
@@ -123,12 +126,12 @@ def test_blobs_that_are_missing_or_damaged_are_named_and_stop_nothing(
 
 def test_what_a_format_cannot_hold_is_said(store: Store, out: Path) -> None:
     log = everything().write(store.root)
-    said = export(log, out / "events.jsonl", find("zeph"), force=False)
+    said = export(log, out / "events.jsonl", find("zeph"), root=store.root)
     assert any("system text" in line for line in said)
-    export(log, out / "x.md", find("markdown"), force=False)
+    export(log, out / "x.md", find("markdown"), root=store.root)
     assert (out / "x.md").read_text().startswith("# ")
     with pytest.raises(AwlError, match="does not write"):
-        export(log, out / "y", find("claude-code"), force=False)
+        export(log, out / "y", find("claude-code"), root=store.root)
     assert names_in(out) == ["events.jsonl", "x.md"]
 
 
@@ -143,7 +146,7 @@ def test_what_was_never_a_session_makes_no_file(store: Store, tmp_path: Path, ou
     log = make(store, tmp_path).path
     log.write_bytes(b'{"type":"sess')
     with pytest.raises(NotASession):
-        export(log, out / "x", None, force=False)
+        export(log, out / "x", None, root=store.root)
     assert names_in(out) == []
 
 
@@ -155,7 +158,7 @@ def test_killed_at_any_step_an_export_is_whole_or_absent(
     log, old = make(store, tmp_path, "one", "two").path, make(store, tmp_path, "old").path
     before, target = tree(store.root), out / "x.jsonl"
     seen = set()
-    for _ in killed_at_each_step(lambda: export(log, target, None, force=force)):
+    for _ in killed_at_each_step(lambda: export(log, target, None, root=store.root, force=force)):
         assert tree(store.root) == before
         if target.exists() and target.read_bytes() == log.read_bytes():
             assert outputs(target, out / "x.jsonl.blobs") == outputs(log)
@@ -166,12 +169,12 @@ def test_killed_at_any_step_an_export_is_whole_or_absent(
         else:
             assert not target.exists()
             seen.add("absent")
-        export(log, target, None, force=True)  # takes away what was left
+        export(log, target, None, root=store.root, force=True)  # takes away what was left
         assert names_in(out) == ["x.jsonl", "x.jsonl.blobs"]
         shutil.rmtree(out)
         out.mkdir()
         if force:
-            export(old, target, None, force=False)
+            export(old, target, None, root=store.root)
     assert seen >= ({"new", "old"} if force else {"new", "absent"})
 
 
@@ -235,7 +238,7 @@ def test_a_backup_loses_nothing_that_the_store_has_lost(
 def test_a_backup_among_the_sessions_is_refused(store: Store, tmp_path: Path) -> None:
     make(store, tmp_path)
     for folder in (store.root, store.root / "backup"):
-        with pytest.raises(AwlError, match="another folder"):
+        with pytest.raises(AwlError, match="another place"):
             Backup(folder, store.root)
 
 

@@ -265,6 +265,16 @@ def test_lines_that_stand_twice_confuse_no_fork(store: Store) -> None:
     assert read_log(parent)[-1]["seq"] == 7
 
 
+def test_seqs_that_were_given_twice_are_not_given_again(store: Store) -> None:
+    raw = turns()
+    raw.prompt("of another writer", id="x4", seq=4)
+    raw.answer("out of order", id="x5", seq=5)
+    parent = raw.write(store.root)
+    child = store.fork(parent)
+    assert head(child)["forkedFrom"]["seq"] == 6
+    assert read_log(parent)[-1]["seq"] == 7
+
+
 def test_logs_without_seqs_are_forked(store: Store) -> None:
     raw = RawLog(stamped=False)
     for n in range(3):

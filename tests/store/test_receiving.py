@@ -42,7 +42,7 @@ def take(store: Store, path: Path, *, keep_id: bool = False) -> Received:
 
 
 def exported(log: Path, target: Path) -> Path:
-    export(log, target, None, force=True)
+    export(log, target, None, root=log.parent, force=True)
     return target
 
 

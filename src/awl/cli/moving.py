@@ -126,14 +126,15 @@ def export(names: tuple[str, ...], everything: bool, name: str, redact: bool, fo
     if len(names) != 2:
         raise click.UsageError("name the session and the file: ID PATH")
     known = _format(name)
-    path = resolved(open_store(), names[0])
+    store = open_store()
+    path = resolved(store, names[0])
     with _masked(path) if redact else contextlib.nullcontext(path) as source:
         if names[1] == "-":
             _print_session(source, known)
             return
         from awl.store.exporting import export
 
-        say_all(export(source, Path(names[1]), known, force=force))
+        say_all(export(source, Path(names[1]), known, root=store.root, force=force))
 
 
 @contextlib.contextmanager
@@ -341,9 +342,10 @@ def delete(session_id: str, purge: bool, yes: bool) -> None:
     if purge and not yes:
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
             raise click.UsageError("there is nobody to ask: say --purge -y")
-        what = str(found) if isinstance(found, Path) else f"conversation {found.session_id}"
-        print_text(what)
-        click.confirm("Remove it for good?", abort=True, err=True)
+        for line in _described(store, found):
+            say(line)
+        if not click.confirm("Remove it for good?", err=True):
+            raise click.exceptions.Exit(1)
     deleted = store.delete(found if isinstance(found, Path) else found.session_id, purge=purge)
     if purge:
         say(f"{deleted} is removed for good")
@@ -377,13 +379,28 @@ def restore(session_id: str | None, as_json: bool) -> None:
     _print_deleted(deleted)
 
 
+def _described(store: Store, found: Path | Logless) -> list[str]:
+    """What a person should see before a session is removed for good."""
+    infos = [
+        info
+        for info in store.list().sessions
+        if (Path(info.path) == found if isinstance(found, Path) else info.id == found.session_id)
+    ]
+    facts = [f"{info.id}  {_count(info.message_count)}  {info.title}".rstrip() for info in infos]
+    return facts or [str(found)]
+
+
+def _count(messages: int) -> str:
+    return f"{messages} message{'' if messages == 1 else 's'}"
+
+
 def _print_deleted(deleted: list[Deleted]) -> None:
     from awl.index.catalog import shortened
 
     ids = [one.id for one in deleted]
     short = shortened(ids, {one.lower() for one in ids})
     for one in deleted:
-        messages = f"{one.message_count} message{'' if one.message_count == 1 else 's'}"
+        messages = _count(one.message_count)
         row = f"{short[one.id]}  deleted {local_time(one.deleted)}  {messages}  {one.title}"
         print_text(row.rstrip().replace("\n", "␊"))
     if not deleted:

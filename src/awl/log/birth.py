@@ -104,13 +104,9 @@ class Unborn:
     def _settle(self) -> None:
         if not self._born:
             self.appear()
-        above, own = self._syncs
-        above.join()
-        own.join()
-        if own.error is not None:
-            raise own.error
-        if above.error is not None and not isinstance(above.error, PermissionError):
-            raise above.error
+        errors = [sync.wait() for sync in self._syncs]
+        if error := next(filter(None, errors), None):
+            raise error
 
     def _place_blobs(self) -> None:
         """Give the blobs their folder, or move them into what is there of it already."""
@@ -127,7 +123,7 @@ class Unborn:
 
     def _abandon(self, error: BaseException) -> None:
         for sync in self._syncs:
-            sync.join()
+            sync.wait()
         if self._born and not self._over:
             self.path.unlink()
             sync_directory(self.path.parent)  # a power loss must not leave it without its blobs
@@ -138,23 +134,38 @@ class Unborn:
         self._hidden.unlink(missing_ok=True)  # last: as long as it is there, `sweep` finds the rest
 
 
-class _Sync(threading.Thread):
+class _Sync:
     """Makes the names in folders durable, in the background."""
 
     def __init__(self, *folders: Path) -> None:
-        super().__init__()
-        self.error: OSError | None = None
         self._folders = folders
-        self.start()
+        self._error: OSError | None = None
+        self._thread: threading.Thread | None = None
+        self._start()
 
-    def run(self) -> None:
+    def wait(self) -> OSError | None:
+        """Wait for the end. Returns what went wrong."""
+        if self._thread is not None:
+            self._thread.join()
+        return self._error
+
+    def _start(self) -> None:
+        thread = threading.Thread(target=self._run)
+        try:
+            thread.start()
+        except RuntimeError:  # there can be no more threads
+            self._run()
+        else:
+            self._thread = thread
+
+    def _run(self) -> None:
         for folder in self._folders:
             try:
                 sync_directory(folder)
-            except PermissionError as error:  # it may be passed through, and not be read
-                self.error = self.error or error
             except OSError as error:
-                self.error = error
+                # A folder above may be passed through, and not be read.
+                if len(self._folders) == 1 or not isinstance(error, PermissionError):
+                    self._error = error
 
 
 @contextmanager

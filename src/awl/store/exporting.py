@@ -89,15 +89,25 @@ class Outgoing:
         ]
 
 
-def export(log: Path, target: Path, known: Format | None, *, force: bool) -> list[str]:
+def export(
+    log: Path, target: Path, known: Format | None, *, root: Path, force: bool = False
+) -> list[str]:
     """Write a session to a file: as it is, or in another program's format. Its blobs go to
     `<target>.blobs/`, or where that program looks for them. Returns what is not in it, a line each.
+
+    Args:
+        log: the session's log.
+        target: the file.
+        known: the format, if it is not awl's own.
+        root: the folder of all sessions, where nothing is exported to.
+        force: replace a file that is there.
 
     Raises:
         Exists: there is something, and `force` was not said.
         AwlError: the format is only read, or the log holds nothing that was ever acknowledged.
         OSError: it cannot be read or written.
     """
+    _check_outside(target, root)
     if not target.parent.is_dir():
         raise AwlError(f"there is no directory {target.parent}")
     if os.path.lexists(target) and not (force and target.is_file()):
@@ -129,8 +139,7 @@ class Backup:
     """
 
     def __init__(self, root: Path, store: Path, *, force: bool = False) -> None:
-        if root.resolve().is_relative_to(store.resolve()):
-            raise AwlError(f"a backup in {root} would lie among the sessions: name another folder")
+        _check_outside(root, store)
         self.root = root
         self.notices: list[str] = []
         self._force = force
@@ -193,6 +202,11 @@ class Backup:
         if not target.exists():
             with birth(target) as out:
                 out.write(torn.read_bytes())
+
+
+def _check_outside(target: Path, root: Path) -> None:
+    if target.resolve().is_relative_to(root.resolve()):
+        raise AwlError(f"{target} would lie among the sessions: name another place")
 
 
 def _remove_others(place: Path, names: set[str]) -> None:
