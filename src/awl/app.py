@@ -30,6 +30,7 @@ from awl.errors import AwlError, NoLog
 from awl.events import AgentEvent, Notice
 from awl.history import banner_info, history
 from awl.index.conversations import Logless
+from awl.log.names import expanded
 from awl.logless import LoglessSession
 from awl.others import Others
 from awl.places import GoingBack, Prompt, going_back, labelling, prompts
@@ -279,7 +280,7 @@ class App:
         directory, whatever awl was started with, unless the person says otherwise now."""
         cwd = None
         if wish.cwd is not None:
-            directory = Path(self.session.cwd) / Path(wish.cwd).expanduser()
+            directory = Path(self.session.cwd) / expanded(wish.cwd)
             if not directory.is_dir():
                 raise AwlError(f"there is no directory {wish.cwd}")
             cwd = str(directory)
@@ -360,7 +361,7 @@ def _exported(
     from awl.formats import find  # with what is seldom needed
     from awl.store.exporting import export
 
-    target = Path(session.cwd) / Path(path).expanduser()
+    target = Path(session.cwd) / expanded(path)
     name = format_name or _FORMATS.get(target.suffix.lower(), _AWL)
     known = None if name == _AWL else find(name)
     left_out = export(session.path, target, known, root=root, force=force)

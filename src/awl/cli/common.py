@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from awl.errors import AwlError
+from awl.log.names import expanded
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -110,7 +111,7 @@ def progress(doing: str = "indexing") -> Progress | None:
 
 
 def directory(given: str) -> str:
-    path = Path(given).expanduser()
+    path = expanded(given)
     if not path.is_dir():
         raise AwlError(f"there is no directory {given}")
     return str(path.absolute())
@@ -119,7 +120,7 @@ def directory(given: str) -> str:
 def here(cwd: str | None) -> str:
     """The directory that is meant; it need not exist any more."""
     try:
-        return str(Path(cwd).expanduser().absolute()) if cwd else os.getcwd()  # noqa: PTH109
+        return str(expanded(cwd).absolute()) if cwd else os.getcwd()  # noqa: PTH109
     except FileNotFoundError:
         raise AwlError("the current directory was deleted: name one with --cwd DIR") from None
 

@@ -6,6 +6,7 @@ elements are cut out one by one: what is whole of them counts, and memory is bou
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -47,6 +48,17 @@ class Document:
 
     def elements(self) -> Iterator[bytes]:
         """The elements, each as it stands there. What cannot be read is reported."""
+        return map(self._sound, self._elements())
+
+    def _sound(self, value: bytes) -> bytes:
+        """A value as every reader takes it: bytes that are no UTF-8 are replaced, and reported."""
+        with contextlib.suppress(UnicodeDecodeError):
+            value.isascii() or str(value, "utf-8")
+            return value
+        self._report.add(Damaged(self.path, 1, 0, self.path.stat().st_size, "not all of it is UTF-8"))
+        return value.decode(errors="replace").encode()
+
+    def _elements(self) -> Iterator[bytes]:
         with open_source(self.path) as file:
             head = file.read(_AT_ONCE + 1)
             whole = self._whole(head) if len(head) <= _AT_ONCE else None
@@ -71,7 +83,7 @@ class Document:
                 return list(map(bytes, _elements(data)))
             members = _members(data)
             array = members.pop(self.array, msgspec.Raw(b"[]"))
-            self.members = {name: bytes(value) for name, value in members.items()}
+            self.members = {name: self._sound(bytes(value)) for name, value in members.items()}
             return list(map(bytes, _elements(array)))
         except Exception:  # whatever this decoder says, the pieces have the last word
             return None
@@ -86,7 +98,7 @@ class Document:
             if name == self.array and pieces.next() == b"[":
                 yield from self._items(pieces)
             else:
-                self.members[name] = pieces.value()
+                self.members[name] = self._sound(pieces.value())
 
     def _items(self, pieces: _Pieces) -> Iterator[bytes]:
         pieces.take(b"[")

@@ -145,6 +145,7 @@ class Records(Generic[T]):
         for line in self.lines:
             try:
                 record = decode(line)
+                line.isascii() or str(line, "utf-8")  # parts that are kept as they are go unread
             except Exception:
                 if line := line.strip():
                     yield from self._tolerant(line)

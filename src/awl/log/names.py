@@ -128,3 +128,12 @@ def same_directory(one: str, other: str) -> bool:
     except (OSError, ValueError):
         return one == other
     return first == second
+
+
+def expanded(path: str) -> Path:
+    """A path as a person gives it: with `~` for a home directory. That of nobody is a name like any
+    other."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        return Path(path)

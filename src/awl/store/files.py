@@ -16,7 +16,7 @@ from awl.index.conversations import Logless
 from awl.index.info import Listing, SessionInfo, Status
 from awl.index.titles import Title
 from awl.log.file import is_locked, owner_path
-from awl.log.names import parse_log_name
+from awl.log.names import expanded, parse_log_name
 
 if TYPE_CHECKING:
     from awl.index.fulltext import Found
@@ -311,7 +311,7 @@ class Store:
             NoLog: it is a conversation that was kept without a log.
         """
         if os.sep in query or query.endswith(".jsonl"):
-            path = Path(query).expanduser()
+            path = expanded(query)
             if path.is_file():
                 return path.resolve()  # what belongs to a log lies beside the real one
             raise SessionNotFound(query)

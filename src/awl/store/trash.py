@@ -35,7 +35,7 @@ from awl.log.file import (
     torn_files,
 )
 from awl.log.line import BadLine, decode
-from awl.log.names import now, parse_log_name
+from awl.log.names import expanded, now, parse_log_name
 from awl.log.scan import BOM
 
 NAME: Final = ".trash"
@@ -163,8 +163,8 @@ class Trash:
     def _found(self, query: str) -> tuple[str, _Item | None]:
         there: dict[str, _Item | None] = {rows.session_id: None for rows, _ in self._deleted_rows()}
         there |= {_id_of(item.log): item for item in _items(self._root)}
-        if os.sep in query:
-            wanted = Path(query).expanduser().resolve()
+        if os.sep in query and "\0" not in query:
+            wanted = expanded(query).resolve()
             for item in _items(self._root.resolve()):
                 if item.log == wanted:
                     return _id_of(item.log), item
