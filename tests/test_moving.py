@@ -258,3 +258,13 @@ def test_conversations_without_a_log_say_what_they_lack(awl: Awl) -> None:
     assert row.endswith("2 messages  old words")
     awl("sessions", "restore", found["id"])
     assert awl("--resume", found["id"], "-p", "more").out == "Hello there.\n"
+
+
+def test_an_argument_that_is_not_utf8_finds_nothing_and_leaves_the_index_alone(awl: Awl) -> None:
+    awl("-p", "hello")
+    awl("sessions")
+    for words in (["sessions", "fork", "\udcff"], ["sessions", "show", "\udcff"]):
+        done = awl(*words, code=1)
+        assert done.err.count("\n") == 1
+        assert "\\udcff" in done.err
+    assert awl("sessions", "redact", awl.id, "\udcff", code=1).err.count("\n") == 1

@@ -39,6 +39,15 @@ def safe(text: str) -> str:
     return text.replace("\r\n", "\n").translate(_VISIBLE)
 
 
+def is_text(text: str) -> bool:
+    """Whether a text can be written as UTF-8: an argument of a command may hold any bytes."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def one_line(text: str, width: int) -> str:
     """The text on one line of at most `width` terminal cells, cut with `…` if need be.
 

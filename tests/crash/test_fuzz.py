@@ -117,7 +117,23 @@ def bent(data: bytes) -> st.SearchStrategy[bytes]:
 logs = noise | deep | bent(LOG)
 lines = noise | deep | st.sampled_from(LOG.splitlines()).flatmap(bent)
 hostile = st.text(max_size=60) | st.sampled_from(
-    ("../../x", "/etc/passwd", "..", ".", "", "a/b", "CON", "#1", "#", "x" * 5000, "\0", "-p", "~", "~nobody/x", "/\0")
+    (
+        "../../x",
+        "/etc/passwd",
+        "..",
+        ".",
+        "",
+        "a/b",
+        "CON",
+        "#1",
+        "#",
+        "x" * 5000,
+        "\0",
+        "-p",
+        "~",
+        "~nobody/x",
+        "/\0",
+    )
 )
 TOML = (
     b'[session]\nenabled = true\ndata_dir = "x"\nmax_event_log_mb = 256\n[session.condense]\n'

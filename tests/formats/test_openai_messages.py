@@ -207,3 +207,18 @@ def test_other_documents_are_none(tmp_path: Path, found: Any) -> None:
     path.write_text(json.dumps(found))
     if found != [{"role": "narrator"}]:
         assert not OPENAI.recognise(head_of(path))
+
+
+@pytest.mark.parametrize(
+    ("before", "behind"), [("[\n", "\n]\n"), ('{"model":"gpt","messages":[\n', "\n]}\n")]
+)
+def test_an_array_with_a_message_on_each_line_is_an_array(
+    tmp_path: Path, before: str, behind: str
+) -> None:
+    path = tmp_path / "t.json"
+    said = [{"role": ("user", "assistant")[n % 2], "content": f"words {n}"} for n in range(5)]
+    path.write_text(before + ",\n".join(map(json.dumps, said)) + behind)
+    landed = land(path, OPENAI, tmp_path / "awl")
+    assert [m.text for m in read(landed.log).conversation.messages] == [
+        f"words {n}" for n in range(5)
+    ]

@@ -55,7 +55,9 @@ class Document:
         with contextlib.suppress(UnicodeDecodeError):
             value.isascii() or str(value, "utf-8")
             return value
-        self._report.add(Damaged(self.path, 1, 0, self.path.stat().st_size, "not all of it is UTF-8"))
+        self._report.add(
+            Damaged(self.path, 1, 0, self.path.stat().st_size, "not all of it is UTF-8")
+        )
         return value.decode(errors="replace").encode()
 
     def _elements(self) -> Iterator[bytes]:

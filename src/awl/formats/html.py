@@ -22,6 +22,7 @@ from awl.conversation import BlobRef, Image, ToolResult
 from awl.entries import MessageEntry, ToolResultEntry
 from awl.formats.format import Format, Source
 from awl.log.blobs import BlobDamaged
+from awl.printing import one_line
 
 MOST_PICTURES: Final = 64 << 20
 """Bytes of pictures that one page holds; those after them are named only."""
@@ -47,7 +48,7 @@ def write(source: Source) -> Iterator[bytes]:
                 "form-action 'none'",
             )
         ),
-        "title": html.escape(source.state.given_title or header.id),
+        "title": html.escape(one_line(source.state.given_title or header.id, 200)),
         "css": style,
         "js": script,
     }

@@ -91,7 +91,11 @@ def _read(path: Path, keep: Keep) -> Imported:
 
 
 def _is_lines(path: Path) -> bool:
-    """Whether each line is a message."""
+    """Whether each line is a message, and not a part of a document that is written on several."""
+    with path.open("rb") as file:
+        start = file.read(4096).lstrip(b"\xef\xbb\xbf \t\r\n")
+    if start[:1] == b"[" or (b"\n" in start and b'"messages"' in start.split(b"\n")[0]):
+        return False
     for _, record in Records(Lines(path, Report()), ChatMessage):
         return record is not None and record.role in _ROLES
     return False

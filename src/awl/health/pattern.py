@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from awl.errors import AwlError
+from awl.printing import is_text
 from awl.secrets import MASK
 
 PATIENCE: Final = 10.0
@@ -65,6 +66,8 @@ class Pattern:
             self._find = re.compile(text if regex else re.escape(text))
         except (re.error, RecursionError, OverflowError) as error:
             raise BadPattern(f"that is no regular expression: {error}") from None
+        if not is_text(text + replacement):
+            raise BadPattern("the pattern and what replaces it must be UTF-8")
         if not text or self._matches(""):
             raise BadPattern("the pattern fits everything: it must hold something")
         if _ESCAPED.search(replacement):

@@ -17,6 +17,7 @@ from awl.index.info import Listing, SessionInfo, Status
 from awl.index.titles import Title
 from awl.log.file import is_locked, owner_path
 from awl.log.names import expanded, parse_log_name
+from awl.printing import is_text
 
 if TYPE_CHECKING:
     from awl.index.fulltext import Found
@@ -324,6 +325,8 @@ class Store:
 
     def _found(self, query: str) -> tuple[str, Paths]:
         wanted = query.strip().lower()
+        if not is_text(wanted):  # bytes that are not UTF-8: no id has any
+            raise SessionNotFound(query)
         number = wanted.removeprefix("#")
         if number != wanted and number.isascii() and number.isdigit() and len(number) < 19:
             matches = self.catalog.numbered(int(number))
