@@ -14,7 +14,7 @@ import pytest
 from rawlog import RawLog
 
 from awl.errors import AwlError
-from awl.index import database, rows, segments
+from awl.index import database, level, rows, segments
 from awl.index.sqlite import Damaged
 from awl.store.files import Store
 
@@ -97,7 +97,8 @@ def test_an_index_is_checked_once_until_it_changes(
         real(db)
 
     monkeypatch.setattr(rows, "check", check)
-    monkeypatch.setattr(database, "is_settled", lambda *arguments: True)
+    for module in (database, level):
+        monkeypatch.setattr(module, "is_settled", lambda *arguments: True)
 
     def checks() -> int:
         checked.clear()
@@ -107,7 +108,8 @@ def test_an_index_is_checked_once_until_it_changes(
         again.close()
         return len(checked)
 
-    assert checks() == 1
+    assert checks() == 1  # and this may also note that the logs have rested
+    checks()
     assert checks() == 0
     path = store.root / ".awl" / "index.db"
     before = path.stat().st_ctime_ns
@@ -132,7 +134,8 @@ def check_healed(store: Store) -> None:
     """As a process finds it that remembers nothing."""
     store = Store(store.root)
     assert len(store.search("needle").hits) == 5
-    assert len(store.search("x199").hits) == 5
+    for piece in ("x17", "x18", "x19"):  # of enough words that each row of postings has some
+        assert len(store.search(piece).hits) == 5
     assert len(store.list().sessions) == 5
     assert [notice for notice in store.notices if "built anew" in notice] == store.notices != []
     store.close()

@@ -138,6 +138,7 @@ class _Look:
         self.wanted = wanted
         self.cwd = cwd
         self._segments = segments
+        self._longest = max(wanted, key=lambda one: len(one.text))
         self._pieces = self._words()
         self._places: dict[int, list[Group]] = {}
 
@@ -177,10 +178,14 @@ class _Look:
 
     def _all(self) -> Iterator[tuple[_Session, int]]:
         """The docs in which the longest needle occurs, of all that there are."""
-        needle = max(self.wanted, key=lambda one: len(one.text))
         for session in self._sessions():
-            for number in numbers_with(self.db, session.key, needle):
+            first, end = session.key << KEY, session.key + 1 << KEY
+            for number in self._looked_at(first, end - first):
                 yield session, number
+
+    def _looked_at(self, first: int, count: int) -> Iterator[int]:
+        """The docs of so many in which the longest needle occurs, newest first."""
+        return numbers_with(self.db, first, first + count - 1, self._longest)
 
     # -- where words tell --------------------------------------------------------------------------
 
@@ -215,7 +220,9 @@ class _Look:
             count += min(map(size, self._in_segment(segment)))
             if count > _FEW:
                 return None
-        found = [run.first + n for run in self._segments.contents.pending for n in range(run.docs)]
+        found: list[int] = []
+        for run in self._segments.contents.pending:
+            found += self._looked_at(run.first, run.docs)
         for segment in segments:
             starts, firsts = self._segments.places(segment)
             for place in common(self._in_segment(segment), 0, starts[-1]):
@@ -243,7 +250,7 @@ class _Look:
         """The docs of a stretch in which all needles may occur, newest first."""
         first, docs, segment, place = stretch
         if segment is None:
-            return range(first + docs - 1, first - 1, -1)
+            return self._looked_at(first, docs)
         here = common(self._in_segment(segment), place, place + docs)
         return (first + at - place for at in here)
 

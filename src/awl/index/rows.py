@@ -52,9 +52,10 @@ class Taken(msgspec.Struct, frozen=True, array_like=True):
         """Whether there is a doc of this number."""
         return doc < self.next_doc and not any(begin <= doc < end for begin, end in self.gone)
 
-    def count(self) -> int:
-        """How many docs there are."""
-        return self.next_doc - sum(end - begin for begin, end in self.gone)
+    def count(self, start: int, end: int) -> int:
+        """How many docs there are with numbers from `start` up to `end`."""
+        void = sum(max(0, min(e, end) - max(b, start)) for b, e in self.gone)
+        return max(0, min(end, self.next_doc) - start) - void
 
 
 _taken: Final = msgspec.msgpack.Decoder(Taken)

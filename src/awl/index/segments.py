@@ -30,7 +30,7 @@ from zlib import crc32
 import msgspec
 
 from awl.index.places import KINDS, Places
-from awl.index.rows import unpacked
+from awl.index.rows import Taken, unpacked
 from awl.index.sqlite import Damaged, writing
 from awl.index.texts import Doc, Needle, fold, words
 
@@ -163,20 +163,20 @@ def add_pending(db: sqlite3.Connection, runs: Iterable[Run]) -> None:
     _write_contents(db, msgspec.structs.replace(contents, pending=pending))
 
 
-def numbers_with(db: sqlite3.Connection, key: int, needle: Needle) -> Iterator[int]:
-    """The docs of a session in which a needle occurs, newest first; found by looking at all."""
-    piece, cased = needle.text, needle.cased
-    numbers = key << KEY, (key + 1 << KEY) - 1
+def numbers_with(db: sqlite3.Connection, first: int, last: int, needle: Needle) -> Iterator[int]:
+    """The docs of a session with these numbers in which a needle occurs, newest first; found by
+    looking at all."""
+    piece, cased, key = needle.text, needle.cased, first >> KEY
     query = f"{_TEXTS} DESC"
     count = 0
-    # As `_texts`, without a call for each: here are all texts that there are.
-    for count, (number, text, checksum) in enumerate(db.execute(query, numbers), 1):  # noqa: B007
+    # As `_texts`, without a call for each: these may be all texts that there are.
+    for count, (number, text, checksum) in enumerate(db.execute(query, (first, last)), 1):  # noqa: B007
         if crc32(text, number & _LOW ^ key) != checksum:
             raise Damaged("a text's checksum is wrong")
         if piece in (fold(text.decode()) if cased else text.decode()):
             yield number
-    row = db.execute("SELECT texts, texts_done FROM sessions WHERE key = ?", (key,)).fetchone()
-    if row is not None and unpacked(row[0], key, row[1]).count() != count:
+    taken = _taken(db, key)
+    if taken is not None and taken.count(first & _LOW, (last & _LOW) + 1) != count:
         raise Damaged("texts are missing")
 
 
@@ -251,12 +251,16 @@ def _text_checksum(text: bytes, number: int) -> int:
 
 def _check_gone(db: sqlite3.Connection, missing: Iterable[int]) -> None:
     """Docs are gone with their session, or because what was said later voids them."""
-    query = "SELECT texts, texts_done FROM sessions WHERE key = ?"
     for number in missing:
-        key = number >> KEY
-        row = db.execute(query, (key,)).fetchone()
-        if row is not None and unpacked(row[0], key, row[1]).holds(number - (key << KEY)):
+        taken = _taken(db, number >> KEY)
+        if taken is not None and taken.holds(number & _LOW):
             raise Damaged("a text is missing")
+
+
+def _taken(db: sqlite3.Connection, key: int) -> Taken | None:
+    query = "SELECT texts, texts_done FROM sessions WHERE key = ?"
+    row = db.execute(query, (key,)).fetchone()
+    return None if row is None else unpacked(row[0], key, row[1])
 
 
 # -- reading -------------------------------------------------------------------------------------
