@@ -153,6 +153,7 @@ def test_one_file_that_cannot_come_in_keeps_no_other_out(awl: Awl) -> None:
     assert [line.split(":")[1].split()[0] for line in done.err.splitlines()] == [
         "x.jsonl",
         "nothing",
+        "sessions",
     ]
     done = awl("sessions", "import", ".", env=there)
     assert done.out == f"{awl.id}\n"

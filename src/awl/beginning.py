@@ -10,8 +10,9 @@ from typing import NamedTuple
 import msgspec
 
 from awl.agent import Agent, Approver
-from awl.config import Config, ProviderSettings, choose_provider, sessions_dir
+from awl.config import Config, ProviderSettings, choose_provider, has_key, sessions_dir
 from awl.conversation import ModelRef
+from awl.entries import ImportEntry
 from awl.errors import AwlError, ConfigError, NoLog
 from awl.fitting import configured
 from awl.index.conversations import Logless
@@ -19,6 +20,7 @@ from awl.logless import LoglessSession, with_log
 from awl.providers import Provider, connect, with_base_url
 from awl.replay import read
 from awl.session import Session
+from awl.state import State
 from awl.store.files import Store
 from awl.tools import all_tools
 
@@ -67,11 +69,13 @@ def forked(
         if not config.session.enabled:
             raise NoLog(source.session_id)
         session_id, model, cwd = source.session_id, source.model, source.cwd
+        program = ""
     else:
         state = source.state if isinstance(source, Session) else read(source)
         assert state.header is not None
         session_id, model, cwd = state.header.id, state.active_model, state.cwd
-    connect(restored_model(config, environ, wanted, model), environ)
+        program = came_from(state)
+    connect(restored_model(config, environ, wanted, model, program), environ)
     _check_directory(wanted, cwd, session_id)
     return store.fork(session_id if isinstance(source, Logless) else source, at=at)
 
@@ -141,15 +145,20 @@ def _resumed(
     approve: Approver | None,
     session: Session,
 ) -> Running:
-    provider = connect(restored_model(config, environ, wanted, session.active_model), environ)
+    stored, program = session.active_model, came_from(session.state)
+    settings = restored_model(config, environ, wanted, stored, program)
+    provider = connect(settings, environ)
     if wanted.cwd is not None:
         session.move(wanted.cwd)
     _check_directory(wanted, session.cwd, session.id)
-    if provider.ref != session.active_model:
+    if provider.ref != stored:
+        if program and not (wanted.provider or wanted.model):
+            session.notices.append(
+                f"the session was with {stored} in {program}; it goes on with {provider.ref}"
+            )
         session.switch_model(provider.ref)
     system = wanted.system
-    if system is None and not session.born:  # there is no log that has one
-        settings = next(one for one in config.providers if one.name == provider.ref.provider)
+    if system is None and (not session.born or (program and not _has_system(session.state))):
         system = _default_system(session.cwd, settings)
     return _running(config, environ, wanted, approve, session, provider, system)
 
@@ -184,12 +193,26 @@ def _running(
     return Running(session, agent)
 
 
+def came_from(state: State) -> str:
+    """The program that a session was imported from, while no turn of it was awl's; else empty."""
+    first = state.body(0) if state.entries and not state.turn else None
+    if isinstance(first, ImportEntry) and first.source != "legacy":
+        return first.source
+    return ""
+
+
+def _has_system(state: State) -> bool:
+    return any(item.kind == "message" and item.message.role == "system" for item in state.items)
+
+
 def restored_model(
-    config: Config, environ: Mapping[str, str], wanted: Wanted, stored: ModelRef
+    config: Config, environ: Mapping[str, str], wanted: Wanted, stored: ModelRef, program: str = ""
 ) -> ProviderSettings:
     """The model that a resumed session goes on with.
 
     Provider, endpoint and model are restored as one or not at all; what the person asks for wins.
+    Where another `program` chose the stored one, and it cannot be used here, the default takes its
+    place.
 
     Raises:
         ConfigError: the stored one is not configured (any more) and nothing was asked for.
@@ -201,13 +224,15 @@ def restored_model(
         return named_model(config, wanted.model, stored.provider)
     known = next((one for one in config.providers if one.name == stored.provider), None)
     choices = ", ".join(one.name for one in config.providers)
+    endpoint = known and with_base_url(known, environ).endpoint
+    if program and (known is None or endpoint != stored.endpoint or not has_key(known, environ)):
+        return choose_provider(config, environ)
     if known is None:
         raise ConfigError(
             f"the session was with {stored}, and no provider {stored.provider!r} is configured:"
             f" choose one with `{wanted.how} ID --provider NAME` ({choices})",
             path=config.path,
         )
-    endpoint = with_base_url(known, environ).endpoint
     if endpoint != stored.endpoint:
         raise ConfigError(
             f"the session was with {stored} at {stored.endpoint or 'its own endpoint'}, and"

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from awl.beginning import Wanted, restored_model
+from awl.beginning import Wanted, came_from, restored_model
 from awl.condense import Progress
 from awl.config import Config, choose_provider
-from awl.conversation import ModelRef
 from awl.errors import AwlError
 from awl.fitting import configured
 from awl.providers import Provider, connect
@@ -32,7 +31,7 @@ async def condense(
     try:
         for notice in session.notices:
             tell(notice)
-        provider = _condensed_for(config, environ, session.active_model)
+        provider = _condensed_for(config, environ, session)
         try:
             done = await configured(config, environ).compact(session, provider, progress=progress)
         finally:
@@ -42,12 +41,13 @@ async def condense(
     return str(done)
 
 
-def _condensed_for(config: Config, environ: Mapping[str, str], stored: ModelRef) -> Provider:
+def _condensed_for(config: Config, environ: Mapping[str, str], session: Session) -> Provider:
     """The model that a session is condensed for: its own; if that cannot be asked here, the one
     that summarises."""
     named = config.session.condense.condense_provider
+    stored, program = session.active_model, came_from(session.state)
     try:
-        return connect(restored_model(config, environ, Wanted(), stored), environ)
+        return connect(restored_model(config, environ, Wanted(), stored, program), environ)
     except AwlError:
         if not named:
             raise

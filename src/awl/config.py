@@ -190,12 +190,17 @@ def choose_provider(
             key=None if name else "agent.provider",
         )
     for provider in config.providers:
-        if not provider.api_key_env or environ.get(provider.api_key_env, "").strip():
+        if has_key(provider, environ):
             return provider
     raise ConfigError(
         f"no provider can be used: set {' or '.join(p.api_key_env for p in config.providers)}",
         path=config.path,
     )
+
+
+def has_key(provider: ProviderSettings, environ: Mapping[str, str]) -> bool:
+    """Whether a provider needs no key, or its key is in the environment."""
+    return not provider.api_key_env or bool(environ.get(provider.api_key_env, "").strip())
 
 
 def _names(providers: tuple[ProviderSettings, ...]) -> str:

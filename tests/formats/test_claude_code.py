@@ -123,7 +123,7 @@ def test_a_killed_session_says_so(tmp_path: Path) -> None:
 
 def test_copies_of_requests_are_left_out_and_named(tmp_path: Path) -> None:
     landed = land(LONG, CLAUDE, tmp_path)
-    said = "\n".join(landed.report.lines())
+    said = "\n".join(landed.report.lines(landed.log))
     assert "copies of requests" in said
     kinds = {entry.kind for entry in landed.entries if isinstance(entry, UnknownEntry)}
     assert kinds
@@ -376,7 +376,8 @@ def test_conversations_of_subagents_in_files_of_their_own_are_named(tmp_path: Pa
     file.ask("help", None, isSidechain=True, agentId="7")
     agent.write_text(given(file.records[0]) + "\n")
     landed = land(tmp_path / "claude" / LONG.name, CLAUDE, tmp_path / "awl")
-    assert f"1 conversations of subagents, in {folder}" in "\n".join(landed.report.lines())
+    said = "\n".join(landed.report.lines(landed.log))
+    assert f"1 conversations of subagents, in {folder}" in said
     assert CLAUDE.belongs(head_of(agent))
     assert land(agent, CLAUDE, tmp_path / "awl2").facts.source_id == "agent-7"
 

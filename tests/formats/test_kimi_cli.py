@@ -12,7 +12,7 @@ import pytest
 from formats.counting import JSON, Counts, count_awl, lines_of
 from formats.landing import DATA, Landed, assert_sound, land
 
-from awl.entries import CondensationEntry, MessageEntry, UnknownEntry
+from awl.entries import CondensationEntry, MessageEntry, TitleEntry, UnknownEntry
 from awl.formats import find
 from awl.formats.records import head_of
 from awl.store.importing import Importer
@@ -186,7 +186,7 @@ def test_pieces_of_arguments_and_parallel_calls(tmp_path: Path) -> None:
     assert messages[1].stop_reason == "toolUse"
     unknown = [one for one in landed.entries if isinstance(one, UnknownEntry)]
     assert [one.kind for one in unknown] == ["kimi-cli:Unheard"]
-    assert "events for the screen" in " ".join(landed.report.lines())
+    assert "events for the screen" in " ".join(landed.report.lines(landed.log))
 
 
 def test_pictures_in_prompts_and_results(tmp_path: Path) -> None:
@@ -213,6 +213,25 @@ def test_a_subagents_events_are_left_out_and_counted(tmp_path: Path) -> None:
     session.result("a", "from the subagent")
     landed = session.land(tmp_path / "awl")
     assert landed.report.left_out["events of subagents"] == 1
+
+
+def test_the_title_and_the_subagents_are_in_other_files(tmp_path: Path) -> None:
+    session = Session(tmp_path)
+    session.event("TurnBegin", user_input="go")
+    (session.folder / "state.json").write_text('{"custom_title": "My work", "version": 1}')
+    inside = session.folder / "subagents" / "a1"
+    inside.mkdir(parents=True)
+    for name in ("context.jsonl", "wire.jsonl"):
+        shutil.copy(LONG.with_name(name), inside / name)
+        assert KIMI.belongs(head_of(inside / name))
+    assert KIMI.belongs(head_of(session.folder / "state.json"))
+    assert KIMI.belongs(head_of(session.home / "kimi.json"))
+    landed = session.land(tmp_path / "awl")
+    assert [one.title for one in landed.entries if isinstance(one, TitleEntry)] == ["My work"]
+    assert "1 conversations of subagents" in landed.report.lines(session.wire)[0]
+    session.event("TurnBegin", user_input="more")
+    again = Importer(tmp_path / "awl", [landed.log], "/").bring(session.wire, KIMI)
+    assert (again.outcome, again.tally.prompts) == ("grown", 1)
 
 
 def test_an_early_session_has_a_context_alone(tmp_path: Path) -> None:

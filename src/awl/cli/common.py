@@ -18,8 +18,12 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from awl.config import Config
+    from awl.formats import Format
     from awl.index.intake import Progress
     from awl.store.files import Store
+
+_WIPED: Final = "\r\x1b[K"
+"""Empties the line that the cursor is on."""
 
 MOST_COMPLETED: Final = 200
 """Sessions that the shell offers, the newest first."""
@@ -66,6 +70,46 @@ class SessionId(click.types.StringParamType):
 SESSION: Final = SessionId()
 
 
+AWL: Final = "awl"
+"""The name of awl's own format."""
+
+
+class FormatName(click.types.StringParamType):
+    """The name of a format: awl's own, another program's, or one for people. `also` are more words
+    that are taken."""
+
+    name = "format"
+
+    def __init__(self, *also: str) -> None:
+        self.also = also
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        names = self.names()
+        if value not in names:
+            self.fail(f"{value!r} is none of {', '.join(names)}", param, ctx)
+        return str(value)
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem
+
+        return [CompletionItem(name) for name in self.names() if name.startswith(incomplete)]
+
+    def names(self) -> list[str]:
+        """What is taken."""
+        from awl.formats import NAMES  # most commands do without them
+
+        return [*self.also, AWL, *NAMES]
+
+
+def format_named(name: str) -> Format | None:
+    """A format by its name; None: awl's own."""
+    from awl.formats import find
+
+    return None if name == AWL else find(name)
+
+
 def load_config(cwd: str | None) -> Config:
     from awl.config import load
 
@@ -93,6 +137,9 @@ def resolved(store: Store, query: str) -> Path:
         say_all(store.notices)
 
 
+_shown = False  # whether a line of progress is where the next text goes
+
+
 def progress(doing: str = "indexing") -> Progress | None:
     """Shows on a terminal how far something is, if that takes longer than a moment."""
     if not sys.stderr.isatty():
@@ -102,9 +149,11 @@ def progress(doing: str = "indexing") -> Progress | None:
     begun = time.monotonic()
 
     def show(done: int, total: int) -> None:
+        global _shown
         if time.monotonic() - begun > 0.5:
             share = 100 * done // max(total, 1)
-            end = "\r\x1b[K" if done >= total else ""
+            _shown = done < total
+            end = "" if _shown else _WIPED
             click.echo(f"\rawl: {doing} {share:3} % {end}", nl=False, err=True)
 
     return show
@@ -148,6 +197,10 @@ def say_all(lines: Iterable[str]) -> None:
 def say(text: str) -> None:
     from awl.printing import safe
 
+    global _shown
     line = safe(text).replace("\n", "␊")
+    if _shown:
+        _shown = False
+        click.echo(_WIPED, nl=False, err=True)
     with contextlib.suppress(OSError):  # then there is nobody to tell
         click.echo(f"awl: {line}", err=True)

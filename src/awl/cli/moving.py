@@ -7,13 +7,16 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
+from awl.cli.arriving import import_
 from awl.cli.common import (
+    AWL,
     SESSION,
-    here,
+    FormatName,
+    format_named,
     load_config,
     open_store,
     print_json,
@@ -28,8 +31,6 @@ from awl.log.names import parse_log_name
 from awl.printing import local_time
 
 if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
-
     from awl.formats import Format
     from awl.index.conversations import Logless
     from awl.store.files import Store
@@ -64,37 +65,6 @@ def fork(session_id: str, at: int | None) -> None:
     click.echo(named.session_id)
 
 
-AWL: Final = "awl"
-"""The name of awl's own format."""
-
-
-class FormatName(click.types.StringParamType):
-    """The name of a format: awl's own, another program's, or one for people."""
-
-    name = "format"
-
-    def __init__(self, also: str = "") -> None:
-        self.also = also
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        names = self._names()
-        if value not in names:
-            self.fail(f"{value!r} is none of {', '.join(names)}", param, ctx)
-        return str(value)
-
-    def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> list[CompletionItem]:
-        from click.shell_completion import CompletionItem
-
-        return [CompletionItem(name) for name in self._names() if name.startswith(incomplete)]
-
-    def _names(self) -> list[str]:
-        from awl.formats import NAMES  # most commands do without them
-
-        return [*([self.also] if self.also else []), AWL, *NAMES]
-
-
 @click.command()
 @click.argument("names", metavar="[ID] PATH", nargs=-1, required=True, type=SESSION)
 @click.option("--all", "everything", is_flag=True, help="All sessions, to a folder: a backup.")
@@ -125,7 +95,7 @@ def export(names: tuple[str, ...], everything: bool, name: str, redact: bool, fo
         return
     if len(names) != 2:
         raise click.UsageError("name the session and the file: ID PATH")
-    known = _format(name)
+    known = format_named(name)
     store = open_store()
     path = resolved(store, names[0])
     with _masked(path) if redact else contextlib.nullcontext(path) as source:
@@ -152,12 +122,6 @@ def _masked(log: Path) -> Iterator[Path]:
         held = copy_without(log, pattern, copy)
         say(f"masked: {held}" if held.entries or held.blobs else "nothing looked like a secret")
         yield copy
-
-
-def _format(name: str) -> Format | None:
-    from awl.formats import find
-
-    return None if name == AWL else find(name)
 
 
 def _print_session(path: Path, known: Format | None) -> None:
@@ -210,117 +174,6 @@ def _back_up(folder: Path, force: bool) -> None:
     print_text(", ".join((f"{kept['same']} unchanged", *said)))
     if faults:
         raise click.exceptions.Exit(1)
-
-
-@click.command("import")
-@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path())
-@click.option(
-    "--format", "name", metavar="NAME", type=FormatName("auto"), default="auto", help="Of what."
-)
-@click.option("--keep-id", is_flag=True, help="Fail rather than give a new id.")
-def import_(paths: tuple[str, ...], name: str, keep_id: bool) -> None:
-    """Make sessions of files, or of all files in folders. Prints the ids.
-
-    A file that awl exported becomes the session that it was, with its id. One that is here already
-    makes nothing, one that goes on brings what is new, and one that went another way gets a new id.
-    The files of other programs are only read.
-
-    \b
-    Examples:
-      awl sessions import session.jsonl
-      awl sessions import /media/stick/awl
-      awl sessions import ~/.claude/projects/-home-me-src
-    """
-    store = open_store()
-    arrivals = Arrivals(store, name, keep_id)
-    sources = [source for path in paths for source in arrivals.sources(Path(path))]
-    show = progress("importing")
-    for number, (path, known) in enumerate(sources):
-        arrivals.bring(path, known)
-        if show is not None:
-            show(number + 1, len(sources))
-    say_all(store.notices)
-    for session_id in dict.fromkeys(arrivals.ids):
-        click.echo(session_id)
-    if arrivals.failed:
-        raise click.exceptions.Exit(1)
-
-
-class Arrivals:
-    """Files that become sessions, one after the other. `ids` are those of the sessions."""
-
-    def __init__(self, store: Store, name: str, keep_id: bool) -> None:
-        from awl.store.importing import Importer
-
-        self.ids: list[str] = []
-        self.failed = False
-        self._store = store
-        self._name = name
-        self._own = store.reception(keep_id=keep_id)
-        self._others = Importer(store.root, store.logs(), here(None))
-
-    def sources(self, path: Path) -> Iterator[tuple[Path, Format | None]]:
-        """The files that a path names, and of what format they are; None: awl's own."""
-        from awl.formats import listing
-
-        try:
-            if path.is_dir():
-                yield from self._within(path)
-            elif self._name != "auto":
-                yield path, _format(self._name)
-            else:
-                from awl.store.receiving import is_own
-
-                yield path, None if is_own(path) else listing.recognise(path)
-        except (AwlError, OSError) as error:
-            self._fail(path, error)
-
-    def _within(self, folder: Path) -> Iterator[tuple[Path, Format | None]]:
-        from awl.formats import find, listing
-        from awl.store.receiving import own_files
-
-        own = set()
-        if self._name in ("auto", AWL):
-            for path in own_files(folder):
-                own.add(path)
-                yield path, None
-            self.ids += self._store.take_conversations(folder)
-        if self._name != AWL:
-            only = None if self._name == "auto" else find(self._name)
-            for found in listing.sessions_in(folder, only):
-                if found.path in own or "/." in os.fspath(found.path):
-                    continue
-                if isinstance(found, listing.NotRecognised):
-                    say(str(found))
-                else:
-                    yield found.path, find(found.format)
-
-    def bring(self, path: Path, known: Format | None) -> None:
-        """Take in one file, and say what a person should know of it."""
-        try:
-            if known is None:
-                received = self._own.take(path)
-                say_all(received.notices)
-                self.ids.append(received.session_id)
-            else:
-                self._bring_foreign(path, known)
-        except (AwlError, OSError) as error:
-            self._fail(path, error)
-
-    def _bring_foreign(self, path: Path, known: Format) -> None:
-        brought = self._others.bring(path, known)
-        say_all(f"{path}: {line}" for line in brought.report.lines())
-        if brought.outcome == "empty":
-            say(f"{path}: there are no messages in it")
-            return
-        if brought.reason:
-            say(f"{path}: it comes as another session: {brought.reason}")
-        self.ids.append(brought.session_id)
-
-    def _fail(self, path: Path, error: AwlError | OSError) -> None:
-        self.failed = True
-        reason = str(getattr(error, "strerror", None) or error)
-        say(reason if str(path) in reason else f"{path}: {reason}")
 
 
 @click.command()

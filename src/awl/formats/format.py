@@ -51,7 +51,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of a session as a whole. What a source does not tell is empty.
 
     `source` is the format's name; `source_id` the session's id over there; `created` as entries
-    have times. `source_path` is the file, or the folder if the session is one.
+    have times. `source_path` is the file, or the folder if the session is one. `title` is one that
+    stands elsewhere than among the entries.
     """
 
     source: str
@@ -61,6 +62,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     provider: str = ""
     model: str = ""
     created: str = ""
+    title: str = ""
 
 
 class Damaged(msgspec.Struct, frozen=True):
@@ -94,15 +96,13 @@ class Report:
         if len(self.damage) < MOST_SHOWN:
             self.damage.append(damaged)
 
-    def lines(self) -> list[str]:
-        """The report for a person, a line each."""
+    def lines(self, source: Path) -> list[str]:
+        """The report on a source for a person, a line each."""
         found = [f"{damaged}; only this is lost" for damaged in self.damage]
         if self.damaged > len(self.damage):
-            found.append(f"and {self.damaged - len(self.damage)} more damaged lines")
-        found += [
-            f"left out: {count} {what}" for what, count in sorted(self.left_out.items()) if count
-        ]
-        return found
+            found.append(f"{source}: {self.damaged - len(self.damage)} more parts are damaged")
+        left = [f"{count} {what}" for what, count in sorted(self.left_out.items()) if count]
+        return [*found, f"{source}: left out: {', '.join(left)}"] if left else found
 
 
 @dataclass(slots=True)

@@ -494,5 +494,5 @@ FORMAT: Final = Format(
     recognise=_recognise,
     read=_read,
     belongs=_belongs,
-    places=(Place(variable="GEMINI_CLI_HOME", default=".gemini", below="tmp"),),
+    places=(Place(variable="GEMINI_CLI_HOME", default="", below=".gemini/tmp"),),
 )

@@ -13,7 +13,8 @@ context_N      the same before the N-th time that it was begun anew. After a com
 
 So the wire tells the story; a result is what the context says that the model was shown, and the
 summary of a compaction is the beginning of the next context. Early sessions have a context alone.
-The directory's name is in `kimi.json`, by its MD5. There is no name of the model.
+The directory's name is in `kimi.json`, by its MD5, and the title in `state.json`. There is no name
+of the model. Subagents have folders of their own, `subagents/<id>/`.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ _ROTATED: Final = re.compile(r"context_(\d+)\.jsonl")
 _COMPACTED: Final = "<system>Previous context has been compacted."
 _SCREEN: Final = "events for the screen"
 _SUBAGENTS: Final = "events of subagents"
+_INSIDE: Final = "subagents"
 _INNER: Final = frozenset({"_system_prompt", "_checkpoint", "_usage"})
 
 
@@ -69,9 +71,12 @@ def _is_wire(found: dict[str, Any]) -> bool:
 
 
 def _belongs(head: Head) -> bool:
-    """A context belongs to the wire beside it."""
+    """A context and the state belong to the wire beside them, what subagents did to the session
+    that they worked in, and `kimi.json` to all."""
     path = head.path
-    return path.name.startswith("context") and (path.parent / "wire.jsonl").is_file()
+    if path.parent.parent.name == _INSIDE or path.name == "kimi.json":
+        return True
+    return path.name.startswith(("context", "state")) and (path.parent / "wire.jsonl").is_file()
 
 
 def _read(path: Path, keep: Keep) -> Imported:
@@ -90,8 +95,13 @@ def _read(path: Path, keep: Keep) -> Imported:
         source_id=path.parent.name if named else path.stem,
         source_path=path,
         cwd=_directory(path.parent.parent if named else path.parent),
+        title=_title(path.parent) if named else "",
         provider="kimi",
     )
+    inside = path.parent / _INSIDE
+    if named and inside.is_dir():
+        count = sum(1 for _ in inside.glob("*/context.jsonl"))
+        report.left_out[f"conversations of subagents, in {inside}"] += count
     if is_wire:
         facts = msgspec.structs.replace(facts, created=_begun(path))
         reader = _Reader(lines, report, Chain(facts.source_id), keep)
@@ -128,6 +138,15 @@ def _directory(folder: Path) -> str:
     return ""
 
 
+def _title(folder: Path) -> str:
+    """The title that the person gave a session."""
+    try:
+        found = msgspec.json.decode((folder / "state.json").read_bytes(), type=_State)
+    except (OSError, msgspec.MsgspecError):
+        return ""
+    return found.custom_title or ""
+
+
 def _of_context(lines: Lines, chat: openai.Reader, report: Report) -> Iterator[Entry]:
     for line, message in Records(lines, ChatMessage):
         if message is not None and message.role in _INNER:
@@ -146,6 +165,10 @@ class _WorkDir(msgspec.Struct, frozen=True, gc=False):
 
 class _Home(msgspec.Struct, frozen=True, gc=False):
     work_dirs: list[_WorkDir] = []
+
+
+class _State(msgspec.Struct, frozen=True, gc=False):
+    custom_title: str | None = None
 
 
 class _Tokens(msgspec.Struct, frozen=True, gc=False):

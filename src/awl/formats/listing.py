@@ -58,13 +58,14 @@ def _format_of(head: Head) -> Format:
 def sessions_in(folder: Path, only: Format | None = None) -> Iterator[Found | NotRecognised]:
     """The sessions below a folder, in order of name; and what looks like one and is none.
 
-    With `only`, nothing but sessions of that format. Links to folders are not followed.
+    With `only`, nothing but sessions of that format. Links to folders are not followed, and what
+    awl keeps for itself is passed over.
     """
     for place, folders, files in os.walk(folder):
-        folders.sort()
+        folders[:] = sorted(name for name in folders if name != ".awl")
         for name in sorted(files):
             path = Path(place, name)
-            if not name.endswith(_SUFFIXES) or not path.is_file():
+            if name.startswith(".") or not name.endswith(_SUFFIXES) or not path.is_file():
                 continue
             try:
                 head = head_of(path)
@@ -84,12 +85,10 @@ def sessions_in(folder: Path, only: Format | None = None) -> Iterator[Found | No
 
 
 def places_of(known: Format, environ: Mapping[str, str], home: Path) -> list[Path]:
-    """The folders in which a program keeps its sessions, as far as they exist."""
-    found = []
+    """The folders in which a program keeps its sessions, whether they exist or not."""
+    found: dict[Path, None] = {}
     for place in known.places:
         named = environ.get(place.variable) if place.variable else None
         base = Path(named).expanduser() if named else home / place.default
-        folder = base / place.below
-        if folder.is_dir():
-            found.append(folder)
-    return found
+        found[base / place.below] = None
+    return list(found)

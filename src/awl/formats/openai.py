@@ -13,6 +13,7 @@ There are no times, no models and no ids of messages. Nothing marks a result as 
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -53,6 +54,12 @@ NAME: Final = "openai"
 
 _ROLES: Final = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
 
+_messages: Final = re.compile(rb'"messages"\s*:\s*\[\s*\{').search
+_an_array: Final = re.compile(rb"\[\s*\{").match
+_a_role: Final = re.compile(
+    rb'"role"\s*:\s*"(?:system|developer|user|assistant|tool|function)"'
+).search
+
 
 def _recognise(head: Head) -> bool:
     if any(
@@ -63,9 +70,9 @@ def _recognise(head: Head) -> bool:
     if any(_is_body(found) for found in head.objects):
         return True
     start = head.data.lstrip(b"\xef\xbb\xbf \t\r\n")
-    if start[:1] == b"[":
-        return start[1:].lstrip()[:1] == b"{" and b'"role"' in start
-    return start[:1] == b"{" and b'"messages"' in start and b'"role"' in start
+    if _a_role(start) is None:
+        return False
+    return _an_array(start) is not None or (start[:1] == b"{" and _messages(start) is not None)
 
 
 def _is_body(found: dict[str, Any]) -> bool:

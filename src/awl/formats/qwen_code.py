@@ -287,5 +287,8 @@ FORMAT: Final = Format(
     title="Qwen Code",
     recognise=_recognise,
     read=_read,
-    places=(Place(variable="QWEN_HOME", default=".qwen", below="projects"),),
+    places=(
+        Place(variable="QWEN_RUNTIME_DIR", default=".qwen", below="projects"),
+        Place(variable="QWEN_HOME", default=".qwen", below="projects"),
+    ),
 )

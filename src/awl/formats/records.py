@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from functools import partial
@@ -17,6 +18,7 @@ from typing import Any, BinaryIO, Final, Generic, TypeVar, Union, get_args, get_
 
 import msgspec
 
+from awl.errors import AwlError
 from awl.formats.format import Damaged, Head, Report
 from awl.log.line import loads, without_lone_surrogates
 from awl.log.scan import BOM
@@ -31,13 +33,34 @@ _LARGEST_HEAD: Final = 8 << 20
 _MOST_OBJECTS: Final = 32
 
 
+class NoFile(AwlError):
+    """What is to be read is no file."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"{path} is no regular file")
+
+
+def check_is_file(path: Path) -> None:
+    """Check that something can be read without waiting.
+
+    Raises:
+        NoFile: it is a pipe or a device.
+        OSError: it is not there.
+    """
+    mode = path.stat().st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # a directory is told by the opening
+        raise NoFile(path)
+
+
 def open_source(path: Path) -> BinaryIO:
     """Open a source for reading; what is compressed (`.zst`) reads as what it holds.
 
     Raises:
         OSError: it cannot be read.
+        NoFile: it is a pipe or a device, which may have no end.
         NoZstandard: it is compressed and nothing here can read that.
     """
+    check_is_file(path)
     if path.suffix == ".zst":
         from awl.formats.zst import open_zst  # few sources are
 

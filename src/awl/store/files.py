@@ -161,15 +161,16 @@ class Store:
             if info.forked_from and info.forked_from.session_id == session_id
         ]
 
-    def reception(self, *, keep_id: bool = False) -> Reception:
-        """What takes in awl's own files; with `keep_id`, it fails rather than give a new id."""
+    def reception(self, *, keep_id: bool = False, dry_run: bool = False) -> Reception:
+        """What takes in awl's own files; with `keep_id`, it fails rather than give a new id, and
+        with `dry_run` it only tells what would become of them."""
         from awl.store.receiving import Reception
 
         forks: dict[str, Paths] = {}
         for info in self.list().sessions:
             if info.forked_from is not None:
                 forks.setdefault(info.forked_from.session_id, []).append(Path(info.path))
-        return Reception(self.root, self.ids(), forks, keep_id=keep_id)
+        return Reception(self.root, self.ids(), forks, keep_id=keep_id, dry_run=dry_run)
 
     def take_conversations(self, folder: Path) -> Lines:
         """Take in the conversations without a log that a backup holds. Returns their ids.

@@ -33,6 +33,7 @@ from awl.entries import (
     NoteEntry,
     PartialEntry,
     RewindEntry,
+    TitleEntry,
     ToolCallEntry,
     ToolResultEntry,
     Usage,
@@ -41,6 +42,7 @@ from awl.errors import AwlError
 from awl.formats import Facts, Format, Imported, Report
 from awl.formats.chain import Chain
 from awl.formats.format import Keep, refer
+from awl.formats.records import check_is_file
 from awl.log.birth import birth, sweep
 from awl.log.blobs import Blobs
 from awl.log.file import LogFile, write_all
@@ -121,17 +123,28 @@ class Tally:
         elif said and message.role == "user":
             self.prompts += 1
 
+    def add(self, other: Tally) -> None:
+        """Count what another one has counted."""
+        for name in self.__slots__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
     def __str__(self) -> str:
-        counts = {
-            "prompts": self.prompts,
-            "answers": self.answers,
-            "tool calls": self.calls,
-            "results": self.results,
-            "errors among them": self.errors,
-            "images": self.images,
-            "other entries": self.others,
-        }
-        return ", ".join(f"{count} {what}" for what, count in counts.items() if count) or "nothing"
+        found = [
+            f"{count} {word}{'' if count == 1 else 's'}"
+            for word, count in {
+                "prompt": self.prompts,
+                "answer": self.answers,
+                "tool call": self.calls,
+                "result": self.results,
+                "image": self.images,
+            }.items()
+            if count
+        ]
+        if self.errors:
+            found.append(f"{self.errors} of the results errors")
+        if self.others:
+            found.append(f"{self.others} other entr{'y' if self.others == 1 else 'ies'}")
+        return ", ".join(found) or "nothing"
 
 
 @dataclass(slots=True)
@@ -213,9 +226,8 @@ class Importer:
                 start = os.fstat(log.fd).st_size
                 first = _record(job, facts)
                 log.write(encode(first))
-                for lines in _lines(
-                    Strung(found.entries, first.id, 1, [1], time=header.timestamp), tally
-                ):
+                strung = Strung(found.entries, first.id, 1, [1], _titles(facts), header.timestamp)
+                for lines in _lines(strung, tally):
                     log.write(lines)
                 if not tally.messages:
                     raise _Empty
@@ -557,8 +569,9 @@ def mark_of(source: Path) -> str:
     """How far a source goes: its size and what its end looks like.
 
     Raises:
-        OSError: it cannot be read.
+        NoFile, OSError: it cannot be read.
     """
+    check_is_file(source)
     with source.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - _TAIL))
@@ -569,6 +582,11 @@ def mark_of(source: Path) -> str:
 def _header(facts: Facts, cwd: str) -> Header:
     model = ModelRef(facts.provider or facts.source, facts.model or "unknown")
     return new_header(facts.cwd or cwd, model, created=facts.created or None)
+
+
+def _titles(facts: Facts) -> list[Entry]:
+    name = Chain(facts.source_id).passing_id("title", 0)
+    return [TitleEntry(id=name, title=facts.title)] if facts.title else []
 
 
 def _record(job: _Job, facts: Facts) -> ImportEntry:

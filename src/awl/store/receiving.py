@@ -143,6 +143,7 @@ class Reception:
         logs: the logs there are, by id.
         forks: the logs of the forks there are, by the id of their parents.
         keep_id: rather fail than give a new id.
+        dry_run: write nothing, and only tell what would become of a file.
     """
 
     def __init__(
@@ -152,7 +153,9 @@ class Reception:
         forks: dict[str, list[Path]],
         *,
         keep_id: bool = False,
+        dry_run: bool = False,
     ) -> None:
+        self._dry_run = dry_run
         self._root = root
         self._logs = logs
         self._forks = forks
@@ -174,17 +177,24 @@ class Reception:
             found = list(self._there(file))
             for one in found:
                 if one.same == file.end:
-                    self._sweep(one.path.parent)
+                    if not self._dry_run:
+                        self._sweep(one.path.parent)
                     return Received("same", one.session_id, one.path, ())
             for one in found:
                 if one.same == one.end:
+                    if self._dry_run:
+                        return Received("grown", one.session_id, one.path, ())
                     return self._append(file, one)
             taken = self._logs.get(file.head.header.id)
+            if not taken and self._dry_run:
+                return Received("new", file.head.header.id, path, ())
             if not taken:
                 return self._new(file)
             if self._keep_id:
                 advice = "leave out --keep-id, and it comes in under a new id"
                 raise SessionExists(taken[0], advice)
+            if self._dry_run:
+                return Received("apart", "", path, ())
             return self._apart(file, max((one.same for one in found), default=0))
 
     # -- inside ------------------------------------------------------------------------------------
