@@ -25,7 +25,7 @@ from awl.errors import AwlError
 
 if TYPE_CHECKING:
     from awl.formats import Format
-    from awl.index.fulltext import Progress
+    from awl.index.intake import Progress
     from awl.store.files import Store
     from awl.store.importing import Brought, Tally
 
