@@ -22,7 +22,7 @@ _AT_ONCE: Final = 32 << 20
 _PIECE: Final = 1 << 20
 # A string that the buffer does not hold whole comes to the buffer's end.
 _TOKEN: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)|[{}\[\]]', re.DOTALL)
-_SCALAR: Final = re.compile(rb"[^\s,:{}\[\]\"]+")
+_SCALAR: Final = re.compile(rb"[-+.0-9A-Za-z]+")
 _BETWEEN: Final = re.compile(rb"[\s,:]*")
 _members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _elements: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode

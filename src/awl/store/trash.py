@@ -230,7 +230,10 @@ def _throw(root: Path, log: Path) -> _Item:
         item = _Item(place / log.name, log, deleted)
         try:
             make_directories(place)
-            sync_directory(root / NAME)  # a log must not move to where nothing may be left
+            # A log must not move to where nothing may be left: who made the trash may have been
+            # killed before its name was durable.
+            for folder in (root, root / NAME):
+                sync_directory(folder)
             log.rename(item.log)
             break
         except FileNotFoundError:  # another process took the empty folder for a leftover
