@@ -79,12 +79,12 @@ def test_tool_calls_unfold_by_kind_with_diffs_errors_and_pictures(
     assert "$ ls -la" in bash.locator("summary").inner_text()
     assert "1.2 s" in bash.locator("summary").inner_text()
     bash.locator("summary").click()
-    assert "total 0" in bash.inner_text()
+    expect(bash).to_contain_text("total 0")
     assert bash.locator("img").evaluate("image => image.decode().then(() => image.naturalWidth)")
     edit = page.locator(".tool.bad").first
     edit.locator("summary").click()
-    assert edit.locator(".diff .cut").inner_text().strip() == "- b"
-    assert edit.locator(".diff .add").inner_text().strip() == "+ c"
+    expect(edit.locator(".diff .cut")).to_have_text("- b")
+    expect(edit.locator(".diff .add")).to_have_text("+ c")
     assert opened.problems == []
 
 
@@ -99,7 +99,7 @@ def test_another_branch_is_shown_when_its_prompt_is_chosen(
     assert "Fix module 3" in page.inner_text("#turns")
     assert "The other way." not in page.inner_text("#turns")
     page.click("#back")
-    assert "The other way." in page.inner_text("#turns")
+    expect(page.locator("#turns")).to_contain_text("The other way.")
 
 
 def test_a_link_to_an_entry_opens_it_by_seq_and_by_id_on_any_branch(
@@ -126,7 +126,7 @@ def test_search_finds_all_branches_marks_hits_and_goes_through_them(
     expect(page.locator("#found")).to_have_text("2 of 5")
     assert page.locator("mark", has_text="下午").first.is_visible()
     page.keyboard.press("Escape")
-    assert page.locator("#prompts li").count() == 7
+    expect(page.locator("#prompts li")).to_have_count(7)
 
 
 def test_filters_narrow_the_prompts_and_hide_what_is_not_wanted(
@@ -167,7 +167,7 @@ def test_it_goes_by_keyboard_in_light_and_dark(browser: Browser, tmp_path: Path)
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") != light
     page.keyboard.press("j")
     page.keyboard.press("o")
-    assert page.locator(".turn:not([open])").count() == 1
+    expect(page.locator(".turn:not([open])")).to_have_count(1)
     page.keyboard.press("?")
     assert page.locator("#keys").is_visible()
 
