@@ -10,6 +10,11 @@ import sys
 import pytest
 from running import Awl, say, texts
 
+from awl.beginning import Wanted, go_on
+from awl.config import load
+from awl.index.conversations import Logless
+from awl.store.files import Store
+
 OFF = "[session]\nenabled = false"
 
 
@@ -174,3 +179,68 @@ def test_the_entry_that_begins_a_log_has_its_time(awl: Awl) -> None:
     awl("--resume", "-p", "new")
     (entry,) = [entry for entry in awl.entries() if entry["type"] == "import"]
     assert entry["timestamp"].endswith("Z")
+
+
+def hold(awl: Awl, session_id: str) -> subprocess.Popen[str]:
+    """Another process that goes on with a conversation; it says when it has it."""
+    code = (
+        "import sys; from pathlib import Path; from awl.store.files import Store;"
+        "from awl.logless import Hold, LoglessSession;"
+        "s = Store(Path(sys.argv[1])); rows = s.catalog.conversations;"
+        "session = LoglessSession.go_on(rows, s.find(sys.argv[2]), Hold(rows, sys.argv[2]));"
+        "print('held', flush=True); sys.stdin.read(); session.close()"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, str(awl.sessions), session_id],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "held\n"
+    return process
+
+
+@pytest.mark.parametrize(
+    ("way", "end"),
+    [("kept", "closed"), ("enabled", "closed"), ("fork", "closed"), ("kept", "killed")],
+)
+def test_one_process_at_a_time_goes_on_with_a_conversation(awl: Awl, way: str, end: str) -> None:
+    session_id = talk_without_log(awl)
+    if way != "kept":
+        enable(awl)
+    command = ["sessions", "fork", session_id] if way == "fork" else ["--resume", "-p", "And?"]
+    held = hold(awl, session_id)
+    try:
+        (info,) = awl("sessions", "--json").json
+        assert info["status"] == "open"
+        done = awl(*command, code=1)
+        assert f"open in process {held.pid}" in done.err
+        assert not awl.logs
+        if end == "killed":
+            held.kill()
+    finally:
+        held.communicate()
+    (info,) = awl("sessions", "--json").json
+    assert (info["status"], info["message_count"]) == ("idle", 2)
+    awl(*command)
+    assert not list((awl.sessions / ".awl").glob("*.lock*.owner"))
+    assert [path.stem for path in (awl.sessions / ".awl").glob("*.lock")] == ["index"]
+
+
+def test_a_conversation_that_got_a_log_while_it_was_chosen_is_gone_on_with_there(awl: Awl) -> None:
+    """What was said before is once in the log, and nothing is said beside it."""
+    session_id = talk_without_log(awl)
+    store = Store(awl.sessions)
+    before = store.find(session_id)
+    assert isinstance(before, Logless)
+    enable(awl)
+    awl("--resume", "-p", "Go on")
+    log = awl.log
+    running = go_on(load(awl.env), awl.env, Wanted(), None, before)
+    assert running.session.path == log
+    running.session.close()
+    child = store.fork(session_id)
+    store.close()
+    assert set(awl.logs) == {log, child}
+    assert [entry["type"] for entry in awl.entries(log)].count("import") == 1

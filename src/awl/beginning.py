@@ -16,7 +16,7 @@ from awl.entries import ImportEntry
 from awl.errors import AwlError, ConfigError, NoLog
 from awl.fitting import configured
 from awl.index.conversations import Logless
-from awl.logless import LoglessSession, with_log
+from awl.logless import Hold, LoglessSession, with_log
 from awl.providers import Provider, connect, with_base_url
 from awl.replay import read
 from awl.session import Session
@@ -126,14 +126,24 @@ def _logless(
 ) -> Session:
     """Go on with a conversation that has no log: with sessions enabled, it gets one now."""
     store = open_store(config, environ)
-    if config.session.enabled:
-        session = with_log(store.root, before, wanted.cwd or before.cwd)
-        session.notices.append(
-            f"the {len(before.said)} messages before now were kept without a log; from here on"
-            " everything is logged"
-        )
-        return session
-    session = LoglessSession.go_on(store.catalog.conversations, before)
+    rows = store.catalog.conversations
+    hold = Hold(rows, before.session_id)
+    try:
+        found = store.find(before.session_id)  # as it is now that nobody else goes on with it
+        if isinstance(found, Path):
+            hold.release()
+            return Session.open(found, cwd=wanted.cwd)
+        if config.session.enabled:
+            session = with_log(store.root, found, wanted.cwd or found.cwd, hold)
+            session.notices.append(
+                f"the {len(found.said)} messages before now were kept without a log; from here on"
+                " everything is logged"
+            )
+            return session
+        session = LoglessSession.go_on(rows, found, hold)
+    except BaseException:
+        hold.release()
+        raise
     session.notices.append(_WORDS_ALONE)
     return session
 

@@ -7,19 +7,74 @@ gives such a conversation a log, whose first entry tells what was said before.
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from awl.conversation import ModelRef, Role, text_message
-from awl.entries import Entry, Header, ImportedText, ImportEntry, LoggedMessage, MessageEntry
+from awl.entries import (
+    EndReason,
+    Entry,
+    Header,
+    ImportedText,
+    ImportEntry,
+    LoggedMessage,
+    MessageEntry,
+)
 from awl.errors import AwlError
 from awl.index.conversations import Conversations, Logless, Said
 from awl.log.blobs import MemoryBlobs
+from awl.log.file import create_private, make_directories, name_owner, open_locked, owner_path
 from awl.session import Session, new_header
 from awl.state import State
 
 
-class LoglessSession(Session):
+class Hold:
+    """The right to go on with a conversation that has no log. One process has it at a time; it
+    dies with the process.
+
+    Raises:
+        SessionBusy: another process has it; the error names it.
+        OSError: it cannot be had at all.
+    """
+
+    def __init__(self, conversations: Conversations, session_id: str) -> None:
+        self._path = conversations.lock_path(session_id)
+        self._pid = os.getpid()
+        self._fd = -1
+        make_directories(self._path.parent)
+        while self._fd < 0:
+            with contextlib.suppress(FileExistsError):
+                os.close(create_private(self._path))
+            with contextlib.suppress(FileNotFoundError):  # who had it has just let go of it
+                self._fd = open_locked(self._path)
+        name_owner(self._path)
+
+    def release(self) -> None:
+        """Let go of it. Without effect the second time, and in a process forked from the holder."""
+        if self._fd < 0:
+            return
+        if os.getpid() == self._pid:
+            with contextlib.suppress(OSError):
+                owner_path(self._path).unlink(missing_ok=True)
+                self._path.unlink()
+        os.close(self._fd)
+        self._fd = -1
+
+
+class _Held(Session):
+    """A session that is held although it has no log yet, or never."""
+
+    hold: Hold | None = None
+
+    def close(self, reason: EndReason = "user_quit") -> None:
+        super().close(reason)
+        if self.hold is not None:
+            self.hold.release()
+
+
+class LoglessSession(_Held):
     """A session whose words are rows of `conversations`."""
 
     def __init__(self, conversations: Conversations, header: Header) -> None:
@@ -37,12 +92,13 @@ class LoglessSession(Session):
         return cls(conversations, new_header(cwd, model))
 
     @classmethod
-    def go_on(cls, conversations: Conversations, before: Logless) -> LoglessSession:
-        """A conversation that has rows."""
+    def go_on(cls, conversations: Conversations, before: Logless, hold: Hold) -> LoglessSession:
+        """A conversation that has rows, as they are since it is held."""
         header = new_header(
             before.cwd, before.model, session_id=before.session_id, created=before.created
         )
         session = cls(conversations, header)
+        session.hold = hold
         if before.said:
             session._fold_rows(before.said)
         session._has_rows = True
@@ -70,6 +126,8 @@ class LoglessSession(Session):
             header = self.header
             facts = Logless(header.id, self.cwd, self.active_model, header.timestamp, ())
             try:
+                if self.hold is None:
+                    self.hold = Hold(self._conversations, header.id)
                 self._conversations.append(facts, said)
             except AwlError as error:
                 raise OSError(str(error)) from error  # like a disk that cannot be written
@@ -77,10 +135,10 @@ class LoglessSession(Session):
         return 0
 
 
-def with_log(root: Path, before: Logless, cwd: str) -> Session:
-    """A session under the id of a conversation that has no log. Its log appears with the first
-    append, and begins with what was said before."""
-    return Session.create(
+def with_log(root: Path, before: Logless, cwd: str, hold: Hold) -> Session:
+    """A session under the id of a conversation that has no log, as it is since it is held. Its log
+    appears with the first append, and begins with what was said before."""
+    session = _Held.create(
         root,
         cwd,
         before.model,
@@ -88,10 +146,13 @@ def with_log(root: Path, before: Logless, cwd: str) -> Session:
         created=before.created,
         opening=(_legacy(before),),
     )
+    assert isinstance(session, _Held)
+    session.hold = hold
+    return session
 
 
 def given_log(root: Path, before: Logless) -> Session:
-    """As `with_log`, in its own directory, and the log is there at once."""
+    """As `with_log`, in its own directory, and the log is there at once. It is held meanwhile."""
     session = Session.create(
         root,
         before.cwd,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 import stat
 import subprocess
@@ -17,6 +18,7 @@ from rawlog import RawLog
 from awl.conversation import ModelRef, text_message
 from awl.errors import AmbiguousId, AwlError, SessionNotFound
 from awl.index import level
+from awl.index.conversations import Logless, Said
 from awl.index.sqlite import Unusable
 from awl.log.scan import scan as whole_scan
 from awl.store.files import Store
@@ -255,6 +257,48 @@ def test_a_disk_that_cannot_be_written_is_read(store: Store) -> None:
     assert not (store.root / ".awl").exists()
 
 
+@pytest.mark.parametrize("killed", [False, True])
+def test_on_a_disk_that_cannot_be_written_numbers_and_conversations_are_found(
+    store: Store, tmp_path: Path, killed: bool
+) -> None:
+    """Also where a process was killed and left its write-ahead log."""
+    path = put(store, 1, "logged")
+    assert store.resolve("#1") == path
+    kept = store.catalog.conversations
+    said = [Said("user", "kept in words", "2026-04-25T18:00:00.000Z")]
+    kept.append(Logless("0" * 36, "/home/dev", MODEL, "2026-04-25T18:00:00.000Z", ()), said)
+    assert store.catalog.numbered(2) == {"0" * 36: []}
+    if not killed:
+        store.close()
+    put(store, 3, "new there")
+    copy = tmp_path / "copy"
+    shutil.copytree(store.root, copy)
+    code = (
+        "import sys; from pathlib import Path; from awl.store.files import Store;"
+        "s = Store(Path(sys.argv[1]));"
+        "print([(i.title, i.conversation_id) for i in s.list().sessions]);"
+        "print(s.catalog.numbered(2), s.resolve('#1').name, len(s.search('words').hits));"
+        "print(*s.notices, sep='\\n');"
+        "from awl.index.sqlite import Unusable\n"
+        "try: s.catalog.conversations.trash('x', 'now')\n"
+        "except Unusable as error: print(error)\n"
+    )
+    script = 'mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" && exec "$2" -c "$3" "$1"'
+    done = subprocess.run(
+        ["unshare", "-rm", "sh", "-c", script, "sh", copy, sys.executable, code],
+        capture_output=True,
+        text=True,
+    )
+    if "permitted" in done.stderr or "unshare" in done.stderr:
+        pytest.skip("no private mounts here")
+    assert not done.stderr
+    listed, found, *notices = done.stdout.splitlines()
+    assert listed == "[('logged', 1), ('new there', None), ('kept in words', 2)]"
+    assert found == f"{ {'0' * 36: []} } {path.name} 1"
+    assert [line for line in notices if "new sessions get no numbers" in line]
+    assert notices[-1].endswith("cannot be used: the disk is read-only")
+
+
 def test_reindex_gives_the_same(store: Store) -> None:
     for number in range(4):
         put(store, number)
@@ -395,6 +439,26 @@ def test_a_link_that_leads_in_a_circle_is_named_and_hides_nothing(store: Store) 
     unreadable: list[str] = []
     assert list(store.logs(unreadable)) == [path]
     assert [line.split(": ")[0] for line in unreadable] == [str(link), str(folder)]
+
+
+def test_a_link_that_leads_in_a_circle_does_not_have_all_compared_each_time(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(level, "is_settled", lambda *arguments: True)
+    put(store, 1)
+    loop = store.root / "loop"
+    loop.symlink_to(loop.name)
+    listing = store.list()
+
+    def never(*arguments: object) -> None:
+        raise AssertionError("the index was compared")
+
+    with monkeypatch.context() as context:
+        context.setattr(level, "Level", never)
+        assert store.list() == listing
+        assert listing.unreadable
+    loop.unlink()
+    assert store.list().unreadable == ()
 
 
 def test_directories_that_are_not_utf8_are_kept_exactly(store: Store, tmp_path: Path) -> None:

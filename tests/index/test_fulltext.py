@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rawlog import RawLog
@@ -133,6 +135,30 @@ def test_a_log_in_portions_is_found_whole(store: Store, monkeypatch: pytest.Monk
     assert len(told) > 10
     assert told[-1][0] == told[-1][1]
     assert told == sorted(told)
+
+
+def test_a_log_that_cannot_be_read_keeps_no_other_from_being_taken_in(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither at once, nor the rest of one that is taken in piece by piece."""
+    monkeypatch.setattr(intake, "_PORTION", 500)
+    for number in range(6):
+        put(store, number, *[f"parser number{n}" for n in range(10)])
+    assert len(store.list().sessions) == 6
+    barred = [path for path in store.logs() if path.stem[-1] in "0235"]
+    real = os.open
+
+    def denied(name: Any, flags: int, *more: Any) -> int:
+        if Path(os.fsdecode(name)) in barred:
+            raise PermissionError(13, "Permission denied")
+        return real(name, flags, *more)
+
+    with monkeypatch.context() as context:
+        context.setattr(os, "open", denied)
+        result = store.search("parser")
+        assert len(result.hits) == 20
+        assert sorted(result.unreadable) == [f"{path}: Permission denied" for path in barred]
+    assert len(store.search("parser").hits) == 60
 
 
 @pytest.mark.parametrize("query", ["", "  "])

@@ -156,7 +156,14 @@ class Catalog:
         numbers: dict[str, int] = {}
         with self._tolerated():
             numbers = self.conversations.numbers(one.session_id for one in found) if found else {}
-        return [info_of(one, numbers.get(one.session_id)) for one in found]
+        return [
+            info_of(
+                one,
+                numbers.get(one.session_id),
+                held=is_locked(self.conversations.lock_path(one.session_id)),
+            )
+            for one in found
+        ]
 
     @contextlib.contextmanager
     def _tolerated(self) -> Iterator[None]:
@@ -283,18 +290,19 @@ def scope(db: sqlite3.Connection, cwd: str | None) -> tuple[str, list[bytes | in
     ), [*known, len(label), label]
 
 
-def info_of(one: Logless, number: int | None) -> SessionInfo:
-    """A conversation without a log, as lists show it."""
+def info_of(one: Logless, number: int | None, *, held: bool = False) -> SessionInfo:
+    """A conversation without a log, as lists show it; `held` by a process that goes on with it."""
     title = Title()
     for said in one.said:
         if said.role == "user":
             title.take(said.text)
     unanswered = bool(one.said) and one.said[-1].role == "user"
+    status: Status = "open" if held else "interrupted" if unanswered else "idle"
     return SessionInfo(
         id=one.session_id,
         conversation_id=number,
         title=title.text,
-        status="interrupted" if unanswered else "idle",
+        status=status,
         cwd=one.cwd,
         provider=one.model.provider,
         model=one.model.model,

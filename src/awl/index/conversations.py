@@ -7,6 +7,7 @@ conversation without a log, until a person has seen to it.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import sqlite3
@@ -19,7 +20,17 @@ import msgspec
 
 from awl.conversation import ModelRef
 from awl.index.patience import Patience
-from awl.index.sqlite import Damaged, Unusable, connect, reason, writing
+from awl.index.sqlite import (
+    SYMPTOMS,
+    Damaged,
+    Unusable,
+    connect,
+    copied,
+    is_busy,
+    reason,
+    translated,
+    writing,
+)
 from awl.log.file import create_private, make_directories, sync_directory
 
 T = TypeVar("T")
@@ -73,14 +84,19 @@ class Logless(msgspec.Struct, frozen=True):
 
 class Conversations:
     """The database in a folder. Thread-safe. Every method raises `Unusable` or `Damaged` where it
-    cannot be used; both say why."""
+    cannot be used; both say why. On a disk that cannot be written (`read_only`) it is read."""
 
     def __init__(self, folder: Path, patience: Patience) -> None:
         self.path = folder / "conversations.db"
         self._patience = patience
         self._connection: sqlite3.Connection | None = None
-        self._file: tuple[int, int] | None = None
+        self._file: tuple[int, ...] = ()
+        self.read_only = False
         self._guard = threading.RLock()
+
+    def lock_path(self, session_id: str) -> Path:
+        """The file whose lock the process holds that goes on with a conversation."""
+        return self.path.with_name(f"{session_id}.lock")
 
     # -- numbers -----------------------------------------------------------------------------------
 
@@ -89,11 +105,14 @@ class Conversations:
         return self._run(lambda db: str(db.execute("SELECT instance FROM meta").fetchone()[0]))
 
     def numbers(self, session_ids: Iterable[str]) -> dict[str, int]:
-        """The numbers of sessions. Those that have none yet are given one, in order of id."""
+        """The numbers of sessions. Those that have none yet are given one, in order of id, unless
+        the disk is read-only."""
         ids = sorted(set(session_ids))
 
         def work(db: sqlite3.Connection) -> dict[str, int]:
             found = _numbers(db, ids)
+            if self.read_only:
+                return found
             if missing := [(known,) for known in ids if known not in found]:
                 with writing(db):
                     db.executemany(
@@ -125,7 +144,7 @@ class Conversations:
                     pairs,
                 )
 
-        self._run(work)
+        self._write(work)
 
     # -- conversations without a log ---------------------------------------------------------------
 
@@ -150,7 +169,7 @@ class Conversations:
                 # Who goes on with it wants to find it again.
                 db.execute("DELETE FROM trashed WHERE session_id = ?", (session_id,))
 
-        self._run(work)
+        self._write(work)
 
     def all(self) -> list[Logless]:
         """Every conversation that is kept here, in order of id. Some may have a log now."""
@@ -193,10 +212,10 @@ class Conversations:
             db.execute("VACUUM")
             busy, _, _ = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             if busy:
-                raise Unusable(f"{self.path} is in use by another process: try again")
+                raise Unusable("another process is using it: try again")
             return count
 
-        return self._run(work) if self.path.exists() else 0
+        return self._write(work) if self.path.exists() else 0
 
     def trashed(self) -> list[tuple[Logless, str]]:
         """The conversations that `trash` keeps out of `all`, and since when."""
@@ -248,7 +267,7 @@ class Conversations:
                 db.execute(statement, values)
 
         if self.path.exists():
-            self._run(work)
+            self._write(work)
 
     def identity(self) -> int:
         """The inode of the file; 0 when there is none."""
@@ -260,56 +279,87 @@ class Conversations:
     def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         with self._guard:
             try:
-                return work(self._opened())
-            except sqlite3.Error as error:
-                found = reason(error)
-                if isinstance(found, Unusable):
-                    found = Unusable(f"{self.path} cannot be used: {found}")
-                if isinstance(found, Damaged):
-                    found = Damaged(
-                        f"{self.path} is damaged ({found}): restore it from a backup, or move it"
-                        " away to begin anew"
-                    )
-                raise found from error
+                return translated(self._opened(), work, SYMPTOMS)
+            except Unusable as error:
+                raise Unusable(f"{self.path} cannot be used: {error}") from error
+            except Damaged as error:
+                raise Damaged(
+                    f"{self.path} is damaged ({error}): restore it from a backup, or move it"
+                    " away to begin anew"
+                ) from error
             except OSError as error:
                 raise Unusable(f"{self.path}: {error.strerror or error}") from None
 
+    def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """As `_run`, for work that changes something, but for giving numbers."""
+
+        def if_possible(db: sqlite3.Connection) -> T:
+            if self.read_only:
+                raise Unusable("the disk is read-only")
+            return work(db)
+
+        return self._run(if_possible)
+
     def _opened(self) -> sqlite3.Connection:
-        there = self.path.stat() if self.path.exists() else None
-        file = (there.st_dev, there.st_ino) if there else None
-        if self._connection is not None and file != self._file:
+        there = self._seen()
+        if self._connection is not None and there != self._file:
             self._connection.close()
             self._connection = None
         if self._connection is None:
-            self._connection = self._made()
-            found = self.path.stat()
-            self._file = found.st_dev, found.st_ino
+            try:
+                self._connection = self._made()
+            except SYMPTOMS as error:
+                raise reason(error) from error
+            self._file = self._seen()
         return self._connection
 
+    def _seen(self) -> tuple[int, ...]:
+        """What tells that there is another file; of one that was copied, that it has changed."""
+        found: list[int] = []
+        for suffix in ("", "-wal") if self.read_only else ("",):
+            try:
+                here = self.path.with_name(self.path.name + suffix).stat()
+            except OSError:
+                continue
+            found += (here.st_dev, here.st_ino)
+            if self.read_only:
+                found += (here.st_size, here.st_mtime_ns)
+        return tuple(found)
+
     def _made(self) -> sqlite3.Connection:
-        make_directories(self.path.parent)
+        self.read_only = False
         try:
-            os.close(create_private(self.path))
-            sync_directory(self.path.parent)
-        except FileExistsError:
-            pass
-        db = connect(self.path, self._patience)
-        try:
-            db.execute("PRAGMA synchronous = FULL")
-            db.execute("PRAGMA secure_delete = ON")  # what is forgotten is overwritten
-            version = _version(db)
-            if version > SCHEMA_VERSION:
-                raise Unusable(f"{self.path} was made by a newer awl: upgrade awl to use it")
-            if version < SCHEMA_VERSION:
-                with writing(db):
-                    for schema in _SCHEMAS[_version(db) :]:
-                        for statement in filter(str.strip, schema.split(";")):
-                            db.execute(statement)
-                    db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-        except BaseException:
-            db.close()
-            raise
+            make_directories(self.path.parent)
+            with contextlib.suppress(FileExistsError):
+                os.close(create_private(self.path))
+                sync_directory(self.path.parent)
+            if os.access(self.path, os.W_OK):
+                return _prepared(connect(self.path, self._patience))
+        except (OSError, sqlite3.Error) as error:
+            barred = isinstance(error, OSError) or isinstance(reason(error), Unusable)
+            if not barred or is_busy(error) or not self.path.exists():
+                raise
+        db = _prepared(copied(self.path))
+        self.read_only = True
         return db
+
+
+def _prepared(db: sqlite3.Connection) -> sqlite3.Connection:
+    try:
+        db.execute("PRAGMA synchronous = FULL")
+        db.execute("PRAGMA secure_delete = ON")  # what is forgotten is overwritten
+        if _version(db) > SCHEMA_VERSION:
+            raise Unusable("it was made by a newer awl: upgrade awl to use it")
+        if _version(db) < SCHEMA_VERSION:
+            with writing(db):
+                for schema in _SCHEMAS[_version(db) :]:
+                    for statement in filter(str.strip, schema.split(";")):
+                        db.execute(statement)
+                db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+    except BaseException:
+        db.close()
+        raise
+    return db
 
 
 def _version(db: sqlite3.Connection) -> int:

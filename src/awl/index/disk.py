@@ -142,6 +142,6 @@ class Disk:
         )
 
     def digest(self, salt: int) -> bytes:
-        """The same for the same logs, unchanged."""
-        seen = msgspec.msgpack.encode((salt, self.logs))
+        """The same for the same logs, unchanged, and the same that cannot be read."""
+        seen = msgspec.msgpack.encode((salt, self.logs, self.unreadable))
         return hashlib.blake2b(seen, digest_size=16).digest()

@@ -106,7 +106,7 @@ def search(
                 if not (behind := intake.behind()):
                     segments.refresh(db)
                     look = _Look(db, segments, wanted, cwd)
-                    unreadable += intake.unreadable
+                    unreadable += [one for one in intake.unreadable if one not in unreadable]
                     return _found(catalog, look, limit, unreadable)
             intake.take_in(behind)
 

@@ -196,6 +196,8 @@ class Level:
             ids = db.execute("SELECT id FROM sessions WHERE number IS NULL AND info IS NOT NULL")
             if missing := [session_id for (session_id,) in ids]:
                 numbers = self._conversations.numbers(missing)
+                if len(numbers) < len({*missing}):
+                    self.fault = "new sessions get no numbers: the disk is read-only"
                 with writing(db):
                     db.executemany(
                         "UPDATE sessions SET number = ?"
@@ -210,7 +212,7 @@ class Level:
     def _vouch(self) -> None:
         """Note that the index is level with the logs as they were seen: the next look that sees
         the same need not compare. Only where nobody else wrote since this began."""
-        if self.unreadable or self.fault:
+        if self.unreadable != self._disk.unreadable or self.fault:
             return
         with writing(self._db):
             if _counter(self._db) != self._version:

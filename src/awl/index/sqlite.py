@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
 import zlib
 from collections.abc import Callable, Iterator
@@ -80,7 +81,7 @@ def _begin(db: sqlite3.Connection) -> None:
         try:
             db.execute("BEGIN IMMEDIATE")
         except sqlite3.OperationalError as error:
-            if not _is_busy(error):
+            if not is_busy(error):
                 raise
             refused.append(error)
             return False
@@ -105,7 +106,7 @@ def reason(error: Exception) -> Exception:
     """What an error of a database means: `Unusable` now, or `Damaged`."""
     if not isinstance(error, sqlite3.Error):
         return Damaged(f"it holds what awl never wrote: {error!r}")
-    if _is_busy(error):
+    if is_busy(error):
         return Unusable("locked by another process")
     if _code(error) in _BARRED:
         return Unusable(str(error))
@@ -116,8 +117,9 @@ def _code(error: sqlite3.Error) -> int:
     return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
 
 
-def _is_busy(error: sqlite3.Error) -> bool:
-    return _code(error) in _BUSY
+def is_busy(error: Exception) -> bool:
+    """Whether an error is that another process holds a lock."""
+    return isinstance(error, sqlite3.Error) and _code(error) in _BUSY
 
 
 def connect(path: Path, patience: Patience) -> Connection:
@@ -134,6 +136,36 @@ def connect(path: Path, patience: Patience) -> Connection:
         if isinstance(error, UnicodeDecodeError):
             raise sqlite3.DatabaseError("its schema is no text") from None
         raise
+    return db
+
+
+def copied(path: Path) -> sqlite3.Connection:
+    """A private copy in memory of a database on a disk that cannot be written, where SQLite opens
+    none that has a write-ahead log.
+
+    Raises:
+        sqlite3.Error, OSError: it cannot be read.
+    """
+    import tempfile
+    from urllib.parse import quote
+
+    log = path.with_name(path.name + "-wal")
+    with contextlib.ExitStack() as left:
+        if log.exists() and log.stat().st_size:
+            folder = Path(left.enter_context(tempfile.TemporaryDirectory()))
+            for file in (path, log):
+                (folder / file.name).write_bytes(file.read_bytes())
+            name, mode = folder / path.name, "rw"
+        else:
+            name, mode = path, "ro&immutable=1"
+        address = f"file:{quote(os.fsencode(name))}?mode={mode}"
+        source = left.enter_context(contextlib.closing(sqlite3.connect(address, uri=True)))
+        db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        try:
+            source.backup(db)
+        except BaseException:
+            db.close()
+            raise
     return db
 
 

@@ -259,15 +259,7 @@ class LogFile:
         return torn
 
     def _name_owner(self) -> None:
-        """Leave the hint for messages. That it cannot be written hinders nothing."""
-        with contextlib.suppress(OSError):
-            hint = {"pid": self._pid, "host": socket.gethostname(), "since": now()}
-            self._owner.unlink(missing_ok=True)
-            out = create_private(self._owner)
-            try:
-                write_all(out, json.dumps(hint).encode())
-            finally:
-                os.close(out)
+        name_owner(self.path)
 
     def _let_go(self) -> None:
         fd, self.fd = self.fd, -1
@@ -287,6 +279,18 @@ class Owner(msgspec.Struct, frozen=True):
 def owner_path(log: Path) -> Path:
     """Where the owner's hint of a log lies."""
     return log.with_name(log.name + ".owner")
+
+
+def name_owner(log: Path) -> None:
+    """Leave the hint for messages. That it cannot be written hinders nothing."""
+    with contextlib.suppress(OSError):
+        hint = {"pid": os.getpid(), "host": socket.gethostname(), "since": now()}
+        owner_path(log).unlink(missing_ok=True)
+        out = create_private(owner_path(log))
+        try:
+            write_all(out, json.dumps(hint).encode())
+        finally:
+            os.close(out)
 
 
 def read_owner(log: Path) -> Owner:

@@ -143,11 +143,18 @@ class Store:
         return fork(self.root, session.path, at, tell)
 
     def _fork_logless(self, parent: Logless, at: int | None) -> Path:
-        from awl.logless import given_log
+        from awl.logless import Hold, given_log
 
         if at not in (None, 1):  # what was said before is one entry
             raise NoSuchEntry(parent.session_id, at or 0, 1)
-        session = given_log(self.root, parent)
+        hold = Hold(self.catalog.conversations, parent.session_id)
+        try:
+            now = self.find(parent.session_id)
+            if isinstance(now, Path):  # another process has meanwhile given it a log
+                return self.fork(now, at=at)
+            session = given_log(self.root, now)
+        finally:
+            hold.release()
         try:
             return self._fork_open(session, at)
         finally:
