@@ -32,6 +32,7 @@ from awl.log.file import (
     open_locked,
     owner_path,
     sync_directory,
+    sync_name,
     torn_files,
 )
 from awl.log.line import BadLine, decode
@@ -149,6 +150,7 @@ class Trash:
         fd = open_locked(log)
         try:
             session_id = _id_of(log)
+            sync_name(log)  # who made it may have been killed before: it must not be there twice
             with contextlib.suppress(AwlError):  # numbers are missing, too, where it is unusable
                 self._rows.trash(session_id, now())
             item = _throw(self._root, log)
