@@ -253,6 +253,7 @@ def _bring_back(item: _Item) -> None:
         if os.path.lexists(item.home):
             raise SessionExists(item.home, "move that file away first")
         make_directories(item.home.parent)
+        _settle(item.place)
         _follow(item.log, item.home.parent)
         item.log.rename(item.home)
         sync_directory(item.home.parent)
@@ -269,6 +270,7 @@ def _bring_after(item: _Item) -> None:
     fd = open_locked(item.log, patience=0)
     try:
         if not os.path.lexists(item.home):
+            _settle(item.place)
             _follow(item.home, item.place)
     finally:
         os.close(fd)
@@ -320,11 +322,23 @@ def _move(source: Path, target: Path) -> None:
         source.rename(free)
 
 
+def _settle(place: Path) -> None:
+    """Make durable where the log of a folder of the trash is: who moved it may have been killed
+    before, and what belongs to it must not be moved or removed on the strength of that."""
+    root = place.parent.parent.parent
+    for folder in (root / place.name, place):
+        with contextlib.suppress(FileNotFoundError):
+            sync_directory(folder)
+
+
 def _remove_rest(place: Path) -> None:
     """Remove what belongs to logs that are not in this folder of the trash any more, and the folder
     if nothing is left. A log comes here before what belongs to it and leaves after it, unless it
     was purged: that is what this tells."""
     with contextlib.suppress(OSError):
+        if any(parse_log_name(path.name) for path in place.iterdir()):
+            return
+        _settle(place)
         for path in place.iterdir():
             match = _COMPANION.fullmatch(path.name)
             if match is None or os.path.lexists(place / f"{match[1]}.jsonl"):
