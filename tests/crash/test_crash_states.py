@@ -53,7 +53,6 @@ def test_a_power_loss_after_any_operation_loses_nothing(name: str, figures: Figu
     figures += judge.tally
 
 
-@pytest.mark.long  # a sample finds a state of a deletion now and then that is not understood yet
 @all_scenarios
 def test_a_kill_and_then_a_power_loss_lose_nothing(name: str, figures: Figures) -> None:
     with scratch() as folder:
