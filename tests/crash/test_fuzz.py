@@ -118,21 +118,8 @@ logs = noise | deep | bent(LOG)
 lines = noise | deep | st.sampled_from(LOG.splitlines()).flatmap(bent)
 hostile = st.text(max_size=60) | st.sampled_from(
     (
-        "../../x",
-        "/etc/passwd",
-        "..",
-        ".",
-        "",
-        "a/b",
-        "CON",
-        "#1",
-        "#",
-        "x" * 5000,
-        "\0",
-        "-p",
-        "~",
-        "~nobody/x",
-        "/\0",
+        *("../../x", "/etc/passwd", "..", ".", "", "a/b", "CON", "#1", "#", "x" * 5000, "-p"),
+        *("~", "~nobody/x", "\0", "/\0"),
     )
 )
 TOML = (

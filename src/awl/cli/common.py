@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from awl.errors import AwlError
-from awl.log.names import expanded
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -160,6 +159,8 @@ def progress(doing: str = "indexing") -> Progress | None:
 
 
 def directory(given: str) -> str:
+    from awl.log.names import expanded
+
     path = expanded(given)
     if not path.is_dir():
         raise AwlError(f"there is no directory {given}")
@@ -168,6 +169,8 @@ def directory(given: str) -> str:
 
 def here(cwd: str | None) -> str:
     """The directory that is meant; it need not exist any more."""
+    from awl.log.names import expanded
+
     try:
         return str(expanded(cwd).absolute()) if cwd else os.getcwd()  # noqa: PTH109
     except FileNotFoundError:

@@ -51,13 +51,11 @@ class Document:
         return map(self._sound, self._elements())
 
     def _sound(self, value: bytes) -> bytes:
-        """A value as every reader takes it: bytes that are no UTF-8 are replaced, and reported."""
+        """A value as every reader takes it: bytes that are no UTF-8 are replaced."""
         with contextlib.suppress(UnicodeDecodeError):
             value.isascii() or str(value, "utf-8")
             return value
-        self._report.add(
-            Damaged(self.path, 1, 0, self.path.stat().st_size, "not all of it is UTF-8")
-        )
+        self._report.left_out["values' bytes that are no UTF-8"] += 1
         return value.decode(errors="replace").encode()
 
     def _elements(self) -> Iterator[bytes]:
