@@ -34,18 +34,23 @@ class Fork:
 
     def __init__(self, asking: socket.socket, out: Path) -> None:
         self._replies: IO[str] = asking.makefile("r")
-        self._out = out
+        self.out = out
         self.pid = int(self._replies.readline())
 
     def signal(self, name: str) -> None:
         os.kill(self.pid, getattr(signal, name))
 
-    def done(self) -> Done:
-        """Wait for its end. A process that a signal ended has a negative code."""
+    def wait(self) -> int:
+        """Wait for its end, and give its code. A process that a signal ended has a negative one."""
         code = int(self._replies.readline())
         self._replies.close()
-        raw = self._out.with_suffix(".out").read_bytes()
-        err = self._out.with_suffix(".err").read_bytes()
+        return code
+
+    def done(self) -> Done:
+        """Wait for its end, and give what it wrote."""
+        code = self.wait()
+        raw = self.out.with_suffix(".out").read_bytes()
+        err = self.out.with_suffix(".err").read_bytes()
         words = (raw.decode(errors="surrogateescape"), err.decode(errors="surrogateescape"))
         assert "Traceback" not in words[1], words[1]
         return Done(code, *words, raw)
@@ -69,7 +74,10 @@ class Forks:
         self._process.wait(LIMIT)
         self._folder.cleanup()
 
-    def start(self, awl: Awl, *arguments: str, stop: Stop | None = None) -> Fork:
+    def start(
+        self, awl: Awl, *arguments: str, stop: Stop | None = None, terminal: str = ""
+    ) -> Fork:
+        """Run awl; with `terminal`, the path of one, that is its input and output."""
         self._count += 1
         out = Path(self._folder.name) / f"{self._count}"
         asking = socket.socket(socket.AF_UNIX)
@@ -83,9 +91,10 @@ class Forks:
             return False
 
         until(connected, "the first fork")
-        wish = {"argv": arguments, "env": awl.env, "cwd": str(awl.work), "out": str(out)}
+        wish: JSON = {"argv": arguments, "env": awl.env, "cwd": str(awl.work), "out": str(out)}
         with asking:
-            asking.sendall(json.dumps({**wish, "stop": stop}).encode() + b"\n")
+            wish |= {"stop": stop, "terminal": terminal}
+            asking.sendall(json.dumps(wish).encode() + b"\n")
             return Fork(asking, out)
 
     def __call__(self, awl: Awl, *arguments: str, code: int = 0, stop: Stop | None = None) -> Done:
@@ -166,8 +175,10 @@ def _one(connection: socket.socket) -> None:
 def _become_awl(wish: JSON) -> None:
     code = 99
     try:
+        if wish["terminal"]:
+            os.setsid()  # the first one that is opened is then its own
         for number, suffix in ((0, ""), (1, ".out"), (2, ".err")):
-            name = wish["out"] + suffix if suffix else os.devnull
+            name = wish["terminal"] or (wish["out"] + suffix if suffix else os.devnull)
             file = os.open(name, os.O_RDWR | os.O_CREAT, 0o600)
             os.dup2(file, number)
             os.close(file)

@@ -1,0 +1,170 @@
+"""awl is ended by a signal, at any moment, thousands of times: SIGKILL, SIGTERM and SIGHUP, with and
+without a terminal. Nothing that was acknowledged is lost, and the next prompt is answered.
+
+The processes are forks of one that has everything imported, so that the moments lie in the turn and
+not before it. `pytest --long tests/crash` ends two thousand of them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import random
+import select
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from running import JSON, Awl, call, kind, say
+from zygote import Fork, Forks
+
+from .conftest import Figures
+
+SEED = int(os.environ.get("AWL_KILL_SEED", "20260425"))
+SIGNALS = ("SIGKILL", "SIGKILL", "SIGTERM", "SIGHUP")
+WHOLE_TURN = 1.0
+"""Seconds that a turn takes on an idle machine, a little more."""
+PROMPT = b"\xe2\x80\xba "
+
+ROUNDS: list[JSON] = [
+    {"when": "PING", "steps": [say("pong")]},
+    {"when": "third\n", "steps": [say("All done. " * 20, delay=0.002)]},
+    {"when": "second\n", "steps": [call("bash", command="sleep 0.05; echo third")]},
+    {
+        "when": "first\n",
+        "steps": [
+            call("bash", command="seq 1 9000; echo second"),
+            call("bash", command="sleep 0.02; echo second"),
+        ],
+    },
+    {
+        "when": "go",
+        "steps": [
+            {"thinking": "Hm. " * 10, "delay": 0.002},
+            say("word " * 60, delay=0.003),
+            call("read", path="a.txt"),
+            call("bash", command="echo first"),
+        ],
+    },
+]
+
+
+def complete(awl: Awl) -> bytes:
+    """The complete lines of the only log there is."""
+    if not awl.logs:
+        return b""
+    data = awl.log.read_bytes()
+    return data[: data.rfind(b"\n") + 1]
+
+
+def end(awl: Awl, running: Fork, name: str, after: float) -> bytes:
+    """End a process after a while; what its log held for sure just before."""
+    time.sleep(after)
+    before = complete(awl)
+    running.signal(name)
+    code = running.wait()
+    assert code in (0, 1, -getattr(signal, name)) or code > 128, code
+    return before
+
+
+def at_a_terminal(awl: Awl, forks: Forks, name: str, after: float, resumed: list[str]) -> bytes:
+    ours, theirs = pty.openpty()
+    try:
+        running = forks.start(awl, *resumed, "-y", terminal=os.ttyname(theirs))
+        screen = b""
+        deadline = time.monotonic() + 30
+        while PROMPT not in screen:
+            assert time.monotonic() < deadline, screen
+            if select.select([ours], [], [], 0.2)[0]:
+                screen += os.read(ours, 65536)
+        os.write(ours, b"go\r")
+        told = time.monotonic() + after
+        while (left := told - time.monotonic()) > 0:  # a terminal that nobody reads stands still
+            if select.select([ours], [], [], left)[0]:
+                screen += os.read(ours, 65536)
+        os.set_blocking(ours, False)
+        before = complete(awl)
+        running.signal(name)
+        running.wait()
+        assert b"Traceback" not in screen
+        return before
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
+def in_a_pipe(awl: Awl, forks: Forks, name: str, after: float, resumed: list[str]) -> bytes:
+    running = forks.start(awl, *resumed, "-p", "go", "-y", "--output", "stream-json")
+    before = end(awl, running, name, after)
+    told = Path(f"{running.out}.out").read_bytes()
+    assert "Traceback" not in Path(f"{running.out}.err").read_text()
+    held = complete(awl).decode()
+    for line in told[: told.rfind(b"\n") + 1].splitlines():
+        event = json.loads(line)
+        if event["type"] == "turn_started":
+            assert f'"turnId":{event["turn_id"]},' in held
+        elif event["type"] == "answer_completed":
+            assert f'"id":"{event["entry_id"]}"' in held
+    return before
+
+
+def goes_on(awl: Awl, forks: Forks, before: bytes) -> None:
+    """All that was there is there, and the session takes the next prompt."""
+    if not awl.logs:
+        assert not before
+        return
+    killed = awl.log.read_bytes()
+    assert killed.startswith(before), "acknowledged lines are lost"
+    lines, rest = killed[: killed.rfind(b"\n") + 1], killed[killed.rfind(b"\n") + 1 :]
+    done = forks(awl, "--resume", awl.log.stem.split("_", 1)[1], "-p", "PING")
+    assert done.out == "pong\n"
+    after = awl.log.read_bytes()
+    assert after.startswith(lines)
+    if rest and not after.startswith(killed):
+        torn = [path.read_bytes() for path in awl.log.parent.glob("*.torn-*")]
+        assert rest in torn, "torn bytes were lost"
+    entries = awl.entries()
+    assert [entry["seq"] for entry in entries[1:]] == [*range(1, len(entries))]
+    assert [kind(entry) for entry in entries[-3:]] == ["user", "assistant", "end"]
+    ids = [entry["id"] for entry in entries[1:]]
+    assert len(set(ids)) == len(ids)
+    assert [entry["parentId"] for entry in entries[1:]] == [None, *ids[:-1]]
+
+
+def end_many(folder: Path, forks: Forks, count: int, seed: int, figures: Figures) -> None:
+    chance = random.Random(seed)
+    awl = None
+    for n in range(count):
+        if awl is None or n % 4 == 0:
+            home = folder / f"home{n}"
+            home.mkdir()
+            awl = Awl(home)
+            awl.plays(*ROUNDS)
+            (awl.work / "a.txt").write_text("alpha\n")
+        name, after = chance.choice(SIGNALS), chance.uniform(0, WHOLE_TURN)
+        resumed = ["--resume"] if awl.logs else []
+        how = at_a_terminal if chance.random() < 0.25 else in_a_pipe
+        try:
+            goes_on(awl, forks, how(awl, forks, name, after, resumed))
+        except BaseException as error:
+            error.add_note(f"AWL_KILL_SEED={seed}, number {n + 1}: {name} {how.__name__} {after}")
+            raise
+        figures.count(f"processes ended by {name}")
+        figures.count("of them at a terminal", how is at_a_terminal)
+
+
+def test_ended_at_any_moment_nothing_acknowledged_is_lost(
+    tmp_path: Path, forks: Forks, figures: Figures
+) -> None:
+    end_many(tmp_path, forks, 24, SEED, figures)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("part", range(8))
+def test_ended_at_any_of_thousands_of_moments_nothing_acknowledged_is_lost(
+    tmp_path: Path, forks: Forks, figures: Figures, part: int
+) -> None:
+    end_many(tmp_path, forks, 260, SEED + part + 1, figures)
