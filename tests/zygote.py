@@ -91,7 +91,8 @@ class Forks:
             return False
 
         until(connected, "the first fork")
-        wish: JSON = {"argv": arguments, "env": awl.env, "cwd": str(awl.work), "out": str(out)}
+        env = {**awl.env, "TERM": "xterm"} if terminal else awl.env
+        wish: JSON = {"argv": arguments, "env": env, "cwd": str(awl.work), "out": str(out)}
         with asking:
             wish |= {"stop": stop, "terminal": terminal}
             asking.sendall(json.dumps(wish).encode() + b"\n")
@@ -182,6 +183,10 @@ def _become_awl(wish: JSON) -> None:
             file = os.open(name, os.O_RDWR | os.O_CREAT, 0o600)
             os.dup2(file, number)
             os.close(file)
+        if wish["terminal"]:  # what Python made of them was made for files
+            sys.stdin = open(0, closefd=False)  # noqa: SIM115
+            sys.stdout = open(1, "w", 1, closefd=False)  # noqa: SIM115
+            sys.stderr = open(2, "w", 1, closefd=False)  # noqa: SIM115
         os.closerange(3, 256)
         os.environ.clear()
         os.environ.update(cast(Mapping[str, str], wish["env"]))

@@ -4,8 +4,9 @@ The model is as unkind as a file system may be. What a file holds is durable whe
 synced; which names a folder holds, when that folder was. Of everything else, any part may be there
 and any other part missing, in any order: a name without its bytes, bytes that begin or end
 anywhere, a size that grew over NULs, the second of two writes without the first. A single change
-of names (a birth, a link, a removal, a rename, also to another folder) is whole or not there: every
-file system with a journal sees to that. What was synced stays.
+of names (a birth, a link, a removal, a rename, also to another folder) is whole or not there, and
+those of one name come in order: every file system with a journal sees to that. What was synced
+stays.
 """
 
 from __future__ import annotations
@@ -160,17 +161,17 @@ class Explorer:
             case Synced(File() as file):
                 self._bytes[file] = apply(self._bytes.get(file, b""), self._pending.pop(file, []))
             case Synced(Folder() as folder):
-                left = []
-                for names in self._pending_names:
-                    if any(name.folder is folder for name in names):
-                        for name in names:
-                            _rename(self._names, name)
-                    else:
-                        left.append(names)
-                self._pending_names = left
+                pending = self._pending_names
+                durable = _in_order(pending, [_touches(names, folder) for names in pending])
+                for names, there in zip(pending, durable, strict=True):
+                    for name in names if there else ():
+                        _rename(self._names, name)
+                self._pending_names = [
+                    names for names, there in zip(pending, durable, strict=True) if not there
+                ]
             case Unsynced(File() as file):
-                pending = self._pending.get(file, [])
-                self._pending[file] = [change for change in pending if isinstance(change, Cut)]
+                changes = self._pending.get(file, [])
+                self._pending[file] = [change for change in changes if isinstance(change, Cut)]
             case Named(names):
                 self._pending_names.append(names)
             case Write(file=file) | Cut(file=file):
@@ -217,7 +218,7 @@ class Explorer:
             subsets += [[n == alone for n in range(count)] for alone in range(count)]
             subsets += [[self.chance.random() < 0.5 for _ in pending] for _ in range(self.most)]
             subsets = _some(subsets, self.most, self.chance)
-        for subset in subsets:
+        for subset in (_in_order(pending, subset) for subset in subsets):
             kept = [names for names, there in zip(pending, subset, strict=True) if there]
             yield self._with(kept), "".join("10"[not there] for there in subset)
 
@@ -314,6 +315,22 @@ def _rename(names: dict[Folder, dict[str, Node]], change: Name) -> None:
         inside.pop(change.name, None)
     else:
         inside[change.name] = change.node
+
+
+def _touches(names: tuple[Name, ...], folder: Folder) -> bool:
+    return any(name.folder is folder for name in names)
+
+
+def _in_order(pending: Sequence[tuple[Name, ...]], chosen: Sequence[bool]) -> list[bool]:
+    """Which changes are there if these are: those of one name come about in order, so that a later
+    one is not there without the earlier."""
+    there = list(chosen)
+    keys = [{(name.folder, name.name) for name in names} for names in pending]
+    for later in range(len(pending) - 1, -1, -1):
+        if there[later]:
+            for earlier in range(later):
+                there[earlier] |= not keys[earlier].isdisjoint(keys[later])
+    return there
 
 
 def _written(data: bytes, at: int, new: bytes) -> bytes:

@@ -169,6 +169,16 @@ def test_a_rename_is_whole_or_not_there() -> None:
     assert states(moved, Synced(one), root=root) == {after}
 
 
+def test_what_a_name_meant_before_does_not_come_back_after_what_it_means_now() -> None:
+    file = File(bytearray(b"x"))
+    one, two = Folder(), Folder()
+    root = Folder({"1": one, "2": two})
+    born = Named((Name(one, "f", file),))
+    moved = Named((Name(one, "f", None), Name(two, "f", file)))
+    after = (("1", None), ("2", None), ("2/f", b"x"))
+    assert states(born, moved, Synced(two), Synced(file), root=root) == {after}
+
+
 @pytest.mark.parametrize(
     ("data", "tail"),
     [

@@ -127,16 +127,16 @@ MISTAKES = [
     Mistake(
         "the trash is not durable before a log moves there",
         "store/trash.py",
-        "            sync_directory(root / NAME)  # a log must not move to where nothing may be left\n",
-        "",
+        "                sync_directory(folder)\n            log.rename(item.log)\n",
+        "                pass\n            log.rename(item.log)\n",
         STATES,
         "power_loss_after and deleting",
     ),
     Mistake(
         "a failed append is not cut back",
         "log/file.py",
-        "            with contextlib.suppress(OSError):\n                self._cut_back()\n            raise\n",
-        "            self._failed = b''\n            raise\n",
+        "                self._cut_back()\n            raise\n",
+        "                self._failed = b''\n            raise\n",
         "tests/crash/test_faults.py",
         "nothing_is_lost and turn",
     ),
@@ -147,6 +147,14 @@ MISTAKES = [
         "",
         "tests/crash/test_faults.py",
         "nothing_is_lost and birth",
+    ),
+    Mistake(
+        "what belongs to a log follows it before its own move is durable",
+        "store/trash.py",
+        "            for folder in (item.place, item.home.parent):\n",
+        "            for folder in ():\n",
+        STATES,
+        "kill_and_then and deleting",
     ),
     Mistake(
         "the seqs of lost lines are used again",
@@ -175,7 +183,7 @@ def run_with(mistake: Mistake | None, folder: Path, caught_by: str, chosen: str)
         text = module.read_text()
         assert text.count(mistake.old) == 1, f"{mistake.what}: the source is not as it was"
         module.write_text(text.replace(mistake.old, mistake.new))
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider"]
     command += ["--timeout", "120", str(ROOT / caught_by), *(["-k", chosen] if chosen else [])]
     environ = {**os.environ, "PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"}
     ended = subprocess.run(
