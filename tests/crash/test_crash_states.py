@@ -175,7 +175,7 @@ def test_what_a_name_meant_before_does_not_come_back_after_what_it_means_now() -
     root = Folder({"1": one, "2": two})
     born = Named((Name(one, "f", file),))
     moved = Named((Name(one, "f", None), Name(two, "f", file)))
-    after = (("1", None), ("2", None), ("2/f", b"x"))
+    after = (("1", None), ("2", None), ("2/f", b""))
     assert states(born, moved, Synced(two), Synced(file), root=root) == {after}
 
 

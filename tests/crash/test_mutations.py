@@ -151,8 +151,8 @@ MISTAKES = [
     Mistake(
         "what belongs to a log follows it before its own move is durable",
         "store/trash.py",
-        "            for folder in (item.place, item.home.parent):\n",
-        "            for folder in ():\n",
+        "    for folder in (root / place.name, place):\n",
+        "    for folder in ():\n",
         STATES,
         "kill_and_then and deleting",
     ),
