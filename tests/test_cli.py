@@ -1039,7 +1039,7 @@ def test_without_the_command_lines_libraries_the_install_command_is_told(awl: Aw
 
 
 def error_with(awl: Awl, env: dict[str, str]) -> str:
-    return awl("--version", code=1, env=env).err
+    return awl("sessions", code=1, env=env).err
 
 
 def test_interrupting_a_command_is_exit_130_without_a_traceback(awl: Awl) -> None:

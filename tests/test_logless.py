@@ -149,7 +149,7 @@ def test_a_directory_that_is_gone_is_not_replaced_by_another(awl: Awl) -> None:
     assert awl.entries()[0]["cwd"] == str(new)
 
 
-@pytest.mark.parametrize("when", ["write_all", "give_name", "sync_directory"])
+@pytest.mark.parametrize("when", ["write_all", "give_name", "sync_name"])
 def test_a_log_that_is_not_born_hides_nothing_that_was_said(awl: Awl, when: str) -> None:
     awl.plays([say("Hello there.")], loop=True, settings="[session]\nenabled = false")
     awl("-p", "precious old words")

@@ -15,6 +15,7 @@ import pytest
 from histories import ANTHROPIC, ELSEWHERE, OPENAI, facts, replayed
 from rawlog import SESSION_ID, TIME, RawLog, said
 
+import awl.log.durable
 import awl.log.file
 from awl.conversation import (
     Image,
@@ -112,7 +113,7 @@ class Disk:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.full = False
         self.writes: list[bytes] = []
-        self._write = awl.log.file.write_all
+        self._write = awl.log.durable.write_all
         monkeypatch.setattr(awl.log.file, "write_all", self.write)
 
     def write(self, fd: int, data: bytes) -> None:

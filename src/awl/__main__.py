@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import sys
+
+from awl import __version__
 
 
 def main() -> None:
     """Run the command line, and exit with its code."""
+    if sys.argv[1:] == ["--version"]:  # what scripts ask in passing waits for no library
+        try:
+            os.write(1, f"awl {__version__}\n".encode())
+        except OSError as error:
+            sys.exit(f"awl: {error.strerror}")
+        return
     try:
         from awl.cli import run
     except ModuleNotFoundError as missing:

@@ -25,7 +25,8 @@ from awl.entries import (
 from awl.errors import AwlError
 from awl.index.conversations import Conversations, Logless, Said
 from awl.log.blobs import MemoryBlobs
-from awl.log.file import create_private, make_directories, name_owner, open_locked, owner_path
+from awl.log.durable import create_private, make_directories
+from awl.log.lock import name_owner, open_locked, owner_path
 from awl.session import Session, new_header
 from awl.state import State
 

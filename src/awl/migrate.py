@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from awl.config import default_providers, default_settings, parse, read_text
 from awl.errors import ConfigError
-from awl.log.file import create_private, sync, sync_directory, write_all
+from awl.log.durable import create_private, sync, sync_directory, write_all
 from awl.toml import Key, Statement, line_of, statements
 
 _BOM: Final = "\ufeff"

@@ -23,7 +23,9 @@ _ESCAPED: Final = {
 }
 _PICTURES: Final = {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\n\t"}
 _VISIBLE: Final = {**_ESCAPED, **_PICTURES, 0x7F: "\u2421"}
-_UNSAFE: Final = re.compile(f"[{re.escape(''.join(map(chr, _VISIBLE)))}]")
+_UNSAFE: Final = re.compile(  # the keys of `_VISIBLE`, as ranges: those are compiled in no time
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 _SPACE: Final = re.compile(r"\s+")
 
 
@@ -69,7 +71,7 @@ def local_time(timestamp: str) -> str:
     from datetime import datetime
 
     try:
-        return f"{datetime.fromisoformat(timestamp).astimezone():%Y-%m-%d %H:%M}"
+        return datetime.fromisoformat(timestamp).astimezone().isoformat(" ")[:16]
     except (ValueError, OverflowError, OSError):  # not a time, or one that no clock here can show
         return one_line(timestamp, 16).replace("T", " ").ljust(16)
 

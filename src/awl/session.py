@@ -46,13 +46,8 @@ from awl.errors import (
     SessionClosed,
 )
 from awl.log.blobs import Blobs, MemoryBlobs
-from awl.log.file import (
-    LogFile,
-    create_private,
-    sync,
-    sync_directory,
-    write_all,
-)
+from awl.log.durable import create_private, sync, sync_directory, write_all
+from awl.log.file import LogFile
 from awl.log.line import encode, encode_held
 from awl.log.names import (
     log_path,

@@ -43,7 +43,7 @@ MISTAKES = [
     ),
     Mistake(
         "the sync of a directory is dropped",
-        "log/file.py",
+        "log/durable.py",
         "    folder, *above = folders_of(path)\n    sync_directory(folder)\n",
         "    folder, *above = folders_of(path)\n",
         STATES,
@@ -165,7 +165,7 @@ MISTAKES = [
     ),
     Mistake(
         "nobody takes the lock",
-        "log/file.py",
+        "log/lock.py",
         "        fcntl.flock(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)\n",
         "        pass\n",
         "tests/crash/test_writers.py",

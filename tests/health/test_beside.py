@@ -16,8 +16,8 @@ from rawlog import RawLog, result
 
 from awl.health.verify import verify
 from awl.log.blobs import Blobs
-from awl.log.file import owner_path
 from awl.log.line import encode
+from awl.log.lock import owner_path
 from awl.log.scan import Damage, Line, scan
 from awl.session import Session
 from health.test_verify import damage, notes

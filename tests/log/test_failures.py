@@ -9,10 +9,12 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
+import awl.log.durable as durable_module
 import awl.log.file as file_module
 from awl.errors import LogChanged
 from awl.log.file import LogFile, torn_files
@@ -173,7 +175,7 @@ def test_what_another_program_wrote_after_a_failure_is_not_cut(
 def test_an_interruption_between_write_and_sync_leaves_no_trace(
     log: LogFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, asked = file_module.sync, []
+    real, asked = durable_module.sync, []
 
     def sync(fd: int) -> None:
         asked.append(fd)
@@ -188,16 +190,22 @@ def test_an_interruption_between_write_and_sync_leaves_no_trace(
     goes_on(log)
 
 
-@pytest.mark.parametrize("stage", ["write_all", "fsync", "give_name", "sync_directory", "_lock"])
+@pytest.mark.parametrize(
+    ("module", "stage"),
+    [
+        (file_module, "write_all"),
+        (os, "fsync"),
+        (file_module, "give_name"),
+        (durable_module, "sync_directory"),
+        (file_module, "lock"),
+    ],
+)
 def test_a_birth_that_fails_leaves_no_file_and_can_be_tried_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: ModuleType, stage: str
 ) -> None:
     path = tmp_path / "label" / "x.jsonl"
     with monkeypatch.context() as patch:
-        if stage == "fsync":
-            patch.setattr(os, "fsync", failing(errno.ENOSPC))
-        else:
-            patch.setattr(file_module, stage, failing(errno.ENOSPC))
+        patch.setattr(module, stage, failing(errno.ENOSPC))
         with pytest.raises(OSError, match="No space"):
             LogFile.create(path, WHOLE)
     assert not path.exists()
@@ -212,6 +220,7 @@ def test_a_birth_that_fails_leaves_no_file_and_can_be_tried_again(
 FILLING = """
 import json, os, resource, sys
 from pathlib import Path
+from types import ModuleType
 from awl.log.file import LogFile
 
 where, limited = Path(sys.argv[1]), sys.argv[2] == "limit"
@@ -289,6 +298,7 @@ def test_a_full_disk_ends_in_a_whole_line_and_goes_on_when_space_returns(tmp_pat
 APPENDING = """
 import json, sys
 from pathlib import Path
+from types import ModuleType
 from awl.log.file import LogFile
 log = LogFile.open(Path(sys.argv[1]))
 told = []

@@ -15,21 +15,15 @@ from pathlib import Path
 
 import pytest
 
+import awl.log.durable as durable_module
 import awl.log.file as file_module
+import awl.log.lock as lock_module
 from awl.conversation import text_message
 from awl.errors import LogChanged, NotASession, SessionBusy, SessionClosed
-from awl.log.file import (
-    LOCK_PATIENCE,
-    LogFile,
-    Owner,
-    is_locked,
-    last_object,
-    make_directories,
-    owner_path,
-    read_owner,
-    torn_files,
-)
+from awl.log.durable import make_directories
+from awl.log.file import LogFile, last_object, torn_files
 from awl.log.line import encode
+from awl.log.lock import LOCK_PATIENCE, Owner, is_locked, owner_path, read_owner
 from awl.session import Session
 
 from .making import HEADER, SESSION_ID, a_log, a_session, message, names_in, wait_for
@@ -187,7 +181,7 @@ def test_the_directories_of_a_failed_birth_are_durable_or_gone(
 ) -> None:
     """Else the next birth would find them and take them for durable."""
     synced: list[Path] = []
-    real = file_module.sync_directory
+    real = durable_module.sync_directory
 
     def sync_directory(directory: Path) -> None:
         if directory == tmp_path / "a":
@@ -195,7 +189,7 @@ def test_the_directories_of_a_failed_birth_are_durable_or_gone(
         real(directory)
         synced.append(directory)
 
-    monkeypatch.setattr(file_module, "sync_directory", sync_directory)
+    monkeypatch.setattr(durable_module, "sync_directory", sync_directory)
     with pytest.raises(OSError, match="Input/output"):
         make_directories(tmp_path / "a" / "b" / "c")
     assert synced == [tmp_path]
@@ -278,7 +272,7 @@ def test_the_same_process_cannot_open_a_log_twice(tmp_path: Path) -> None:
 
 
 def test_a_second_writer_waits_a_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_module, "LOCK_PATIENCE", 60)
+    monkeypatch.setattr(lock_module, "LOCK_PATIENCE", 60)
     path = a_log(tmp_path, WHOLE)
     with program(HOLD, path) as holder:
         said(holder)
@@ -436,7 +430,7 @@ def test_a_path_that_comes_to_name_another_file_before_the_lock_is_opened_again(
 ) -> None:
     path = a_log(tmp_path, WHOLE)
     seen: list[int] = []
-    real = file_module._lock
+    real = lock_module.lock
 
     def lock(fd: int, *, shared: bool = False) -> None:
         if not seen:
@@ -446,7 +440,7 @@ def test_a_path_that_comes_to_name_another_file_before_the_lock_is_opened_again(
         seen.append(fd)
         real(fd, shared=shared)
 
-    monkeypatch.setattr(file_module, "_lock", lock)
+    monkeypatch.setattr(lock_module, "lock", lock)
     log = LogFile.open(path)
     assert len(seen) == 2
     assert log.end == len(WHOLE + LINES[1])
@@ -459,13 +453,13 @@ def test_a_log_that_vanishes_before_the_lock_is_not_made_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = a_log(tmp_path, WHOLE)
-    real = file_module._lock
+    real = lock_module.lock
 
     def lock(fd: int, *, shared: bool = False) -> None:
         path.unlink()
         real(fd, shared=shared)
 
-    monkeypatch.setattr(file_module, "_lock", lock)
+    monkeypatch.setattr(lock_module, "lock", lock)
     with pytest.raises(FileNotFoundError):
         LogFile.open(path)
     assert names_in(tmp_path) == []

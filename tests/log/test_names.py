@@ -46,9 +46,9 @@ def test_session_ids_differ_and_sort_by_time(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_the_random_bits_are_all_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("awl.log.names.time.time_ns", lambda: 0)
-    monkeypatch.setattr("awl.log.names.secrets.randbits", lambda bits: (1 << bits) - 1)
+    monkeypatch.setattr("awl.log.names.os.urandom", lambda count: b"\xff" * count)
     assert new_session_id() == "00000000-0000-7fff-bfff-ffffffffffff"
-    monkeypatch.setattr("awl.log.names.secrets.randbits", lambda bits: 0)
+    monkeypatch.setattr("awl.log.names.os.urandom", bytes)
     assert new_session_id() == "00000000-0000-7000-8000-000000000000"
 
 

@@ -16,7 +16,7 @@ from awl.conversation import ModelRef, text_message
 from awl.errors import AmbiguousId, AwlError, NotInTrash, SessionBusy, SessionExists
 from awl.index.conversations import Logless, Said
 from awl.log.blobs import Blobs
-from awl.log.file import open_locked
+from awl.log.lock import open_locked
 from awl.session import Session
 from awl.store import trash as trash_module
 from awl.store.files import Store

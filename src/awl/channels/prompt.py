@@ -33,7 +33,7 @@ from prompt_toolkit.styles import Style
 from awl.access import AgentAccess
 from awl.channels.display import SAYS
 from awl.commands import completions, is_command
-from awl.log.file import create_private, make_directories
+from awl.log.durable import create_private, make_directories
 from awl.printing import safe
 
 if sys.platform != "win32":

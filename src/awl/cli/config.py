@@ -60,7 +60,7 @@ def config_init(force: bool) -> None:
     """
     from awl.config import config_path as find
     from awl.config import default_toml
-    from awl.log.file import create_private, make_directories, write_all
+    from awl.log.durable import create_private, make_directories, write_all
 
     path = find(os.environ)
     if path.exists():

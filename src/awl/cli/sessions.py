@@ -86,7 +86,7 @@ def _list(everywhere: bool, cwd: str | None, limit: int | None, as_json: bool) -
         print_json(found)
         return
     parents = [info.forked_from.session_id for info in found if info.forked_from]
-    short = store.short_ids([*(info.id for info in found), *parents])
+    short = store.short_ids([*(info.id for info in found), *parents], listed=True)
     rows = []
     for info in found:
         messages = f"{info.message_count} message{'' if info.message_count == 1 else 's'}"
@@ -127,7 +127,7 @@ def search(
     if as_json:
         print_json(found.hits)
         return
-    short = store.short_ids([hit.session_id for hit in found.hits])
+    short = store.short_ids([hit.session_id for hit in found.hits], listed=True)
     for hit in found.hits:
         facts = f"{short[hit.session_id]}  {hit.seq:>4}  {local_time(hit.timestamp)}  {hit.role}"
         print_text(f"{facts}  {hit.snippet}")

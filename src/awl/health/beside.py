@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import os
+import platform
 import re
-import socket
 import stat
 from collections.abc import Iterable, Iterator, Set
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Final
 from awl.health.findings import Finding
 from awl.health.lines import Named
 from awl.log.blobs import Blobs, is_blob_name
-from awl.log.file import owner_path, read_owner
+from awl.log.lock import owner_path, read_owner
 from awl.log.names import parse_log_name
 
 # What a log or its blobs are called while they are not whole yet.
@@ -87,7 +87,7 @@ def is_open(log: Path) -> bool:
     owner = read_owner(log)
     if owner.pid is None:
         return False
-    if owner.host != socket.gethostname():
+    if owner.host != platform.node():
         return True  # nobody here can tell
     try:
         os.kill(owner.pid, 0)

@@ -29,8 +29,9 @@ from awl.health.verify import Progress
 from awl.index.conversations import Logless
 from awl.log.birth import birth, sweep, sweep_beside
 from awl.log.blobs import Blobs
-from awl.log.file import LogFile, last_object, open_locked, torn_files
+from awl.log.file import LogFile, last_object, torn_files
 from awl.log.line import BadLine, decode, encode
+from awl.log.lock import open_locked
 from awl.log.names import now, parse_log_name
 from awl.log.scan import BLOCK, BOM, read_at, scan
 from awl.replay import check_first_line

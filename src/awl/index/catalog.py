@@ -21,7 +21,7 @@ from awl.index.disk import Disk, Folder
 from awl.index.info import Listing, SessionInfo, Status, Summary
 from awl.index.patience import Patience
 from awl.index.titles import Title
-from awl.log.file import is_locked, owner_path
+from awl.log.lock import is_locked, owner_path
 from awl.log.names import cwd_of_label, encode_cwd, same_directory
 
 SHORTEST_PREFIX: Final = 8
@@ -235,11 +235,13 @@ class Catalog:
 
         return self.database.run(work)
 
-    def short_ids(self, ids: Sequence[str]) -> dict[str, str]:
-        """For each id, its shortest prefix that names it alone."""
+    def short_ids(self, ids: Sequence[str], *, listed: bool = False) -> dict[str, str]:
+        """For each id, its shortest prefix that names it alone. What was `listed` just now needs no
+        second look at the disk."""
 
         def work(db: sqlite3.Connection) -> dict[str, str]:
-            self.catch_up(db)
+            if not listed:
+                self.catch_up(db)
             others = [one.session_id.lower() for one in self.logless(db)]
             if len(ids) > _MANY:
                 rows = db.execute("SELECT DISTINCT folded FROM sessions")
@@ -335,11 +337,11 @@ def _length(db: sqlite3.Connection, folded: str, others: list[str]) -> int:
 def shortened(ids: Sequence[str], known: set[str]) -> dict[str, str]:
     """As `_length` says for each, with one pass over all ids."""
     everything = sorted(known)
-    lengths = {}
-    for at, folded in enumerate(everything):
-        near = everything[max(0, at - 1) : at] + everything[at + 1 : at + 2]
-        shared = max((_shared(folded, other) for other in near), default=0)
-        lengths[folded] = max(SHORTEST_PREFIX, shared + 1)
+    before = [0, *map(_shared, everything, everything[1:]), 0]
+    lengths = {
+        folded: max(SHORTEST_PREFIX, 1 + max(before[at], before[at + 1]))
+        for at, folded in enumerate(everything)
+    }
     return {one: one[: lengths.get(one.lower(), len(one))] for one in ids}
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable
@@ -31,7 +30,7 @@ from awl.index.sqlite import (
     translated,
     writing,
 )
-from awl.log.file import create_private, make_directories, sync_directory
+from awl.log.durable import create_private, make_directories, sync_directory
 
 T = TypeVar("T")
 
@@ -232,7 +231,7 @@ class Conversations:
         """Write a copy of this file, as it is at one moment, over what is there."""
 
         def work(db: sqlite3.Connection) -> None:
-            copy = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+            copy = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
             fd = create_private(copy)
             try:
                 target = sqlite3.connect(copy)

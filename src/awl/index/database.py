@@ -19,7 +19,7 @@ from awl.index import rows
 from awl.index.disk import is_settled
 from awl.index.patience import Patience
 from awl.index.sqlite import SYMPTOMS, Damaged, Unusable, connect, reason, translated, writing
-from awl.log.file import create_private, make_directories
+from awl.log.durable import create_private, make_directories
 
 if sys.platform == "win32":
 

@@ -22,7 +22,7 @@ from awl.index.info import Summary
 from awl.index.rows import FACTS, seal
 from awl.index.sqlite import Unusable, writing
 from awl.index.summary import Changed, Mark, fits, read_on, stands
-from awl.log.file import sync
+from awl.log.durable import sync
 
 _MANY: Final = 32  # logs that are not sure to be on disk: all of the system is synced instead
 _WRITTEN_OUT: Final = 120_000_000_000  # ns after which a system has written out what it holds back

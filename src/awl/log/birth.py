@@ -21,15 +21,9 @@ from typing import Final
 
 from awl.errors import AwlError
 from awl.log.blobs import Blobs
-from awl.log.file import (
-    folders_of,
-    give_name,
-    make_directories,
-    open_locked,
-    open_unborn,
-    sync_directory,
-    write_all,
-)
+from awl.log.durable import folders_of, make_directories, sync_directory, write_all
+from awl.log.file import give_name, open_unborn
+from awl.log.lock import open_locked
 
 _SUFFIX: Final = ".new"
 _HIDDEN: Final = re.compile(r"\.(.+)\.[0-9a-f]{8}(?:\.new)?", re.DOTALL)

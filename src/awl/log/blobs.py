@@ -6,13 +6,12 @@ import contextlib
 import hashlib
 import os
 import re
-import secrets
 from pathlib import Path
 from typing import Final
 
 from awl.conversation import BlobRef
 from awl.errors import AwlError
-from awl.log.file import create_private, make_directories, sync_directory, write_all
+from awl.log.durable import create_private, make_directories, sync_directory, write_all
 
 _NAME: Final = re.compile(r"[0-9a-f]{64}")
 
@@ -80,7 +79,7 @@ class Blobs:
         return True
 
     def _write(self, name: str, data: bytes) -> None:
-        temporary = self.directory / f".{name}.{secrets.token_hex(4)}"
+        temporary = self.directory / f".{name}.{os.urandom(4).hex()}"
         fd = create_private(temporary)
         try:
             write_all(fd, data)

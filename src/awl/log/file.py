@@ -7,12 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import os
-import secrets
-import socket
-import sys
-import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -20,25 +15,21 @@ from typing import Final
 import msgspec
 
 from awl.errors import LogChanged, NotASession, SessionBusy, SessionClosed
+from awl.log.durable import (
+    create_private,
+    is_at,
+    make_directories,
+    sync,
+    sync_directory,
+    sync_name,
+    write_all,
+)
 from awl.log.line import is_object
-from awl.log.names import now
+from awl.log.lock import lock, name_owner, open_locked, owner_path
 from awl.log.scan import BLOCK, BOM, read_at
-
-if sys.platform == "win32":
-    import msvcrt
-else:
-    import fcntl
-
-LOCK_PATIENCE: Final = 0.25
-"""Seconds a second writer tries before it is told who holds the session."""
-
-# On Windows locked bytes cannot be read by others: the lock lies far past the end of any log.
-_WINDOWS_LOCK_AT: Final = 1 << 62
 
 FIRST_READ: Final = 1 << 16  # bytes from the end, where most logs show how they end
 _LONGEST_READ: Final = 1 << 30  # Linux reads no more than 2 GiB at once
-
-_CLOEXEC: Final = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
 _open_files: set[LogFile] = set()
 
@@ -268,39 +259,6 @@ class LogFile:
         _open_files.discard(self)
 
 
-class Owner(msgspec.Struct, frozen=True):
-    """Who says that they hold a log."""
-
-    pid: int | None = None
-    host: str | None = None
-    since: str | None = None
-
-
-def owner_path(log: Path) -> Path:
-    """Where the owner's hint of a log lies."""
-    return log.with_name(log.name + ".owner")
-
-
-def name_owner(log: Path) -> None:
-    """Leave the hint for messages. That it cannot be written hinders nothing."""
-    with contextlib.suppress(OSError):
-        hint = {"pid": os.getpid(), "host": socket.gethostname(), "since": now()}
-        owner_path(log).unlink(missing_ok=True)
-        out = create_private(owner_path(log))
-        try:
-            write_all(out, json.dumps(hint).encode())
-        finally:
-            os.close(out)
-
-
-def read_owner(log: Path) -> Owner:
-    """Who says that they hold a log; all None when nobody does."""
-    try:
-        return msgspec.json.decode(owner_path(log).read_bytes()[:4096], type=Owner)
-    except (OSError, msgspec.MsgspecError, ValueError, RecursionError):
-        return Owner()
-
-
 def torn_files(log: Path) -> list[Path]:
     """The torn tails that were cut from a log, oldest first."""
     prefix = log.name + ".torn-"
@@ -350,10 +308,10 @@ def open_unborn(path: Path, flags: int, suffix: str = "") -> tuple[Path, int]:
     """A new hidden file beside a log to come, locked while it is in the making: one that nobody
     holds was left by a kill."""
     while True:
-        unborn = path.with_name(f".{path.name}.{secrets.token_hex(4)}{suffix}")
+        unborn = path.with_name(f".{path.name}.{os.urandom(4).hex()}{suffix}")
         fd = create_private(unborn, flags)
         try:
-            _lock(fd)
+            lock(fd)
             if is_at(fd, unborn):
                 return unborn, fd
             os.close(fd)
@@ -401,160 +359,7 @@ def _take_back(path: Path) -> None:
     del _stillborn[path]
 
 
-def create_private(path: Path, flags: int = os.O_WRONLY) -> int:
-    """A descriptor of a new file that only its owner can read, whatever the umask.
-
-    Raises:
-        FileExistsError: the name is taken.
-    """
-    fd = os.open(path, flags | os.O_CREAT | os.O_EXCL | _CLOEXEC, 0o600)
-    if hasattr(os, "fchmod"):
-        try:
-            os.fchmod(fd, 0o600)
-        except BaseException:
-            os.close(fd)
-            with contextlib.suppress(OSError):
-                path.unlink()  # else the name would be taken for ever
-            raise
-    return fd
-
-
-def write_all(fd: int, data: bytes | memoryview) -> None:
-    """Write bytes; more than one `write` only where the system takes fewer than it was given."""
-    written = os.write(fd, data)
-    view = memoryview(data)[written:]
-    while view:
-        view = view[os.write(fd, view) :]
-
-
-def sync(fd: int) -> None:
-    """Make what was written durable. macOS needs F_FULLFSYNC for that."""
-    if sys.platform == "darwin":
-        fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
-    elif sys.platform == "win32":
-        os.fsync(fd)
-    else:
-        os.fdatasync(fd)
-
-
-def sync_directory(directory: Path) -> None:
-    """Make the names in a directory durable."""
-    if sys.platform == "win32":
-        return
-    fd = os.open(directory, os.O_RDONLY | _CLOEXEC)
-    try:
-        os.fsync(fd)
-    except OSError as error:
-        if error.errno != errno.EINVAL:  # a file system that knows no sync of directories
-            raise
-    finally:
-        os.close(fd)
-
-
-def folders_of(path: Path) -> tuple[Path, Path, Path]:
-    """The folders whose syncs make the name of a log durable: its own, and those above it that awl
-    makes. Another process may have made them and been killed, or not have got to its syncs yet."""
-    return path.parent, path.parent.parent, path.parent.parent.parent
-
-
-def sync_name(path: Path) -> None:
-    """Make the name of a log durable."""
-    folder, *above = folders_of(path)
-    sync_directory(folder)
-    for folder in above:
-        with contextlib.suppress(PermissionError):  # it may be passed through, and not be read
-            sync_directory(folder)
-
-
-def make_directories(directory: Path) -> None:
-    """Create a directory and its missing parents, 0700, each durable on return.
-
-    Raises:
-        OSError: one could not be made or synced. What was made and not synced is gone again.
-    """
-    missing: list[Path] = []
-    while not directory.is_dir():
-        missing.append(directory)
-        if directory.parent == directory:
-            break
-        directory = directory.parent
-    for path in reversed(missing):
-        path.mkdir(mode=0o700, exist_ok=True)
-        try:
-            path.chmod(0o700)
-            sync_directory(path.parent)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                path.rmdir()  # else the next attempt would take it for durable
-            raise
-
-
-def is_at(fd: int, path: Path) -> bool:
-    """Whether a path names the file that is open."""
-    try:
-        return os.path.samestat(os.fstat(fd), path.stat())
-    except FileNotFoundError:
-        return False
-
-
-def is_locked(path: Path) -> bool:
-    """Whether some process holds the log open for writing. The log is not touched."""
-    try:
-        fd = os.open(path, os.O_RDONLY | _CLOEXEC)
-    except OSError:
-        return False
-    try:
-        _lock(fd, shared=True)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    finally:
-        os.close(fd)
-    return False
-
-
-def open_locked(path: Path, patience: float | None = None) -> int:
-    """A descriptor of a log that holds its lock; nothing else is done to the log.
-
-    Raises:
-        SessionBusy: another process holds it, and went on holding it for so many seconds,
-            `LOCK_PATIENCE` by default.
-        OSError: it cannot be opened or locked.
-    """
-    deadline = time.monotonic() + (LOCK_PATIENCE if patience is None else patience)
-    while True:
-        fd = os.open(path, os.O_RDWR | os.O_APPEND | _CLOEXEC)
-        try:
-            _lock(fd)
-            # Between open and lock the path may have come to name another file.
-            if os.path.samestat(os.fstat(fd), path.stat()):
-                return fd
-            os.close(fd)
-        except BlockingIOError:
-            os.close(fd)
-            if time.monotonic() >= deadline:
-                owner = read_owner(path)
-                raise SessionBusy(path, owner.pid, owner.host) from None
-            time.sleep(0.01)
-        except BaseException:
-            os.close(fd)
-            raise
-
-
-if sys.platform == "win32":
-
-    def _lock(fd: int, *, shared: bool = False) -> None:
-        os.lseek(fd, _WINDOWS_LOCK_AT, os.SEEK_SET)
-        try:
-            msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
-        except OSError as error:
-            raise BlockingIOError(errno.EWOULDBLOCK, "locked") from error
-
-else:
-
-    def _lock(fd: int, *, shared: bool = False) -> None:
-        fcntl.flock(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+if hasattr(os, "register_at_fork"):
 
     def _forget_after_fork() -> None:
         # A child that kept the descriptor would keep the lock alive after its parent's death.

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import os
 import re
-import secrets
 import time
 import uuid
 from datetime import UTC, datetime
@@ -44,7 +42,7 @@ def _to_the_second(seconds: int) -> str:
 
 def new_session_id() -> str:
     """A UUIDv7 (RFC 9562, section 5.7): 48 bits of Unix time in ms, then random bits."""
-    value = (time.time_ns() // 1_000_000 & (1 << 48) - 1) << 80 | secrets.randbits(80)
+    value = (time.time_ns() // 1_000_000 & (1 << 48) - 1) << 80 | int.from_bytes(os.urandom(10))
     value = value & ~(0xF << 76) | 0x7 << 76
     value = value & ~(0x3 << 62) | 0x2 << 62
     return str(uuid.UUID(int=value))
@@ -62,6 +60,8 @@ def encode_cwd(cwd: str) -> str:
         label = label.replace(":", "")
     raw = os.fsencode(label)
     if len(raw) > _LONGEST_FOLDER:
+        import hashlib  # most do without it
+
         digest = hashlib.sha256(os.fsencode(cwd)).hexdigest()[:16]
         raw = raw[: _LONGEST_FOLDER - 17] + b"-" + digest.encode()
         # A cut in the middle of a character would make a name that is not UTF-8.

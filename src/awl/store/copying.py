@@ -17,8 +17,10 @@ from awl.conversation import BlobRef
 from awl.entries import Header
 from awl.errors import NotASession
 from awl.log.blobs import BlobDamaged, Blobs
-from awl.log.file import is_locked, last_object, write_all
+from awl.log.durable import write_all
+from awl.log.file import last_object
 from awl.log.line import BadLine, decode, encode, with_fields
+from awl.log.lock import is_locked
 from awl.log.scan import BLOCK, BOM, read_at
 from awl.replay import read
 

@@ -15,7 +15,7 @@ from awl.index.catalog import SHORTEST_PREFIX, Catalog
 from awl.index.conversations import Logless
 from awl.index.info import Listing, SessionInfo, Status
 from awl.index.titles import Title
-from awl.log.file import is_locked, owner_path
+from awl.log.lock import is_locked, owner_path
 from awl.log.names import expanded, parse_log_name
 from awl.printing import is_text
 
@@ -350,9 +350,12 @@ class Store:
         """The number of a log's session on this machine; None for a log that lies elsewhere."""
         return self.catalog.number_of(path)
 
-    def short_ids(self, ids: Sequence[str] | None = None) -> dict[str, str]:
-        """For each id, its shortest prefix that names it alone."""
-        return self.catalog.short_ids(list(self.ids()) if ids is None else ids)
+    def short_ids(
+        self, ids: Sequence[str] | None = None, *, listed: bool = False
+    ) -> dict[str, str]:
+        """For each id, its shortest prefix that names it alone. Those that were `listed` just now
+        cost no second look at the disk."""
+        return self.catalog.short_ids(list(self.ids()) if ids is None else ids, listed=listed)
 
     def _shown(self, ids: Sequence[str]) -> Sequence[str]:
         short = self.short_ids(ids)

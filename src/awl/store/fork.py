@@ -19,8 +19,9 @@ from awl.entries import ForkedFrom, ForkPointEntry, Header
 from awl.errors import NoSuchEntry
 from awl.log.birth import birth, sweep
 from awl.log.blobs import Blobs
-from awl.log.file import FIRST_READ, LogFile, is_locked
+from awl.log.file import FIRST_READ, LogFile
 from awl.log.line import BadLine, decode_outer, encode
+from awl.log.lock import is_locked
 from awl.log.names import log_path, new_session_id, now
 from awl.log.scan import read_at, scan
 from awl.replay import check_first_line, recovery_notices, replay

@@ -45,7 +45,8 @@ from awl.formats.format import Keep, refer
 from awl.formats.records import check_is_file
 from awl.log.birth import birth, sweep
 from awl.log.blobs import Blobs
-from awl.log.file import LogFile, write_all
+from awl.log.durable import write_all
+from awl.log.file import LogFile
 from awl.log.line import BadLine, Outer, decode, encode, encode_many
 from awl.log.names import log_path, now
 from awl.log.scan import Damage, read_at, scan

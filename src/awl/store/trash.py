@@ -27,15 +27,10 @@ from awl.index.conversations import Logless
 from awl.index.summary import read_on
 from awl.log.birth import sweep
 from awl.log.blobs import Blobs
-from awl.log.file import (
-    make_directories,
-    open_locked,
-    owner_path,
-    sync_directory,
-    sync_name,
-    torn_files,
-)
+from awl.log.durable import make_directories, sync_directory, sync_name
+from awl.log.file import torn_files
 from awl.log.line import BadLine, decode
+from awl.log.lock import open_locked, owner_path
 from awl.log.names import expanded, now, parse_log_name
 from awl.log.scan import BOM
 
