@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
 import stat
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,7 +28,7 @@ from awl.replay import read
 
 _REFERENCE: Final = re.compile(rb'"blob":\s*"([0-9a-f]{64})"')
 _LONGEST_REFERENCE: Final = 128
-_PIECE: Final = 1 << 20
+_PIECE: Final = 1 << 19
 
 
 class Head(NamedTuple):
@@ -132,7 +134,8 @@ def copy_bytes(source: int, target: int, start: int, end: int) -> None:
     """Append bytes [start, end) of an open file to another.
 
     Through one buffer: in the kernel it would take longer, as the two files' pages do not line up
-    behind headers of different lengths. Nor could they share their blocks.
+    behind headers of different lengths. Nor could they share their blocks. The disk begins with
+    each piece at once, so that less is left for the sync to wait for.
     """
     if not hasattr(os, "preadv"):
         while start < end and (block := read_at(source, min(_PIECE, end - start), start)):
@@ -142,7 +145,17 @@ def copy_bytes(source: int, target: int, start: int, end: int) -> None:
     buffer = memoryview(bytearray(min(_PIECE, max(0, end - start))))
     while start < end and (size := os.preadv(source, [buffer[: end - start]], start)):
         write_all(target, buffer[:size])
+        _begin_writing(target, size)
         start += size
+
+
+def _begin_writing(fd: int, size: int) -> None:
+    """Let the disk begin with the last `size` bytes of a file. On Linux this is what saying that
+    they are not needed soon does to pages that are not written yet; they stay in memory."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):  # only the sync counts
+            at = os.fstat(fd).st_size - size
+            os.posix_fadvise(fd, at, size, os.POSIX_FADV_DONTNEED)
 
 
 def same_until(one: int, other: int, size: int, start: int = 0, other_start: int = 0) -> int:
