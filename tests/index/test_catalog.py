@@ -404,6 +404,28 @@ def test_two_files_with_one_id_share_its_number_and_are_named(store: Store) -> N
 # -- names ---------------------------------------------------------------------------------------
 
 
+def test_order_is_that_of_instants_however_times_are_written(store: Store) -> None:
+    times = {
+        1: "2026-04-25T20:00:00.000+05:00",
+        2: "2026-04-25T16:00:00Z",
+        3: "2026-04-25T16:00:00.001Z",
+        4: "2026-04-25T09:00:01.000-08:00",
+    }
+    for number in (3, 4, 2, 1):
+        log = RawLog(cwd="/home/dev", id=f"{number:036}")
+        log.prompt("x", timestamp=times[number])
+        log.write(store.root, "/home/dev", session_id=f"{number:036}")
+    found = store.list().sessions
+    assert [int(info.id) for info in found] == [1, 2, 3, 4]
+    assert [info.updated[11:] for info in found] == [
+        "15:00:00.000Z",
+        "16:00:00.000Z",
+        "16:00:00.001Z",
+        "17:00:01.000Z",
+    ]
+    assert [hit.timestamp for hit in store.search("x").hits] == [info.updated for info in found]
+
+
 def test_a_title_is_an_entry_and_changes_no_order(store: Store) -> None:
     paths = [put(store, 1, "one"), put(store, 2, "two")]
     order = [info.id for info in store.list().sessions]

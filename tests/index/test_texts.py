@@ -114,6 +114,8 @@ def test_damage_and_foreign_entries_cost_nothing_else(tmp_path: Path) -> None:
         ("%", "100 %", True),
         ("_", "a_b", True),
         ("i̇stanbul", "İstanbul", True),
+        ("ꮳꮃꭹ", "ᏣᎳᎩ", True),
+        ("ᏣᎳᎩ", "ꮳꮃꭹ", True),
         ("x", "abc", False),
     ],
 )
@@ -153,4 +155,7 @@ def test_a_snippet_is_one_line_around_the_hit() -> None:
     assert made.endswith("…")
     assert len(made) < 130
     assert excerpt("Needle", needles("needle")) == "«Needle»"
-    assert excerpt("Straße", needles("strasse")) == "«strasse»"
+    assert excerpt("Straße", needles("strasse")) == "«Straße»"
+    assert excerpt("In der Straße da", needles("assed")) is None
+    assert excerpt("In der Straße da", needles("sse")) == "In der Stra«ße» da"
+    assert excerpt("ßßx İstanbul, ja", needles("stanbul")) == "ßßx İ«stanbul», ja"

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from awl.log.names import (
     LogName,
     encode_cwd,
+    in_utc,
     log_path,
     new_session_id,
     now,
@@ -50,6 +51,24 @@ def test_the_random_bits_are_all_used(monkeypatch: pytest.MonkeyPatch) -> None:
     assert new_session_id() == "00000000-0000-7fff-bfff-ffffffffffff"
     monkeypatch.setattr("awl.log.names.os.urandom", bytes)
     assert new_session_id() == "00000000-0000-7000-8000-000000000000"
+
+
+@pytest.mark.parametrize(
+    ("logged", "meant"),
+    [
+        ("2026-04-25T17:40:15.991Z", "2026-04-25T17:40:15.991Z"),
+        ("2026-04-25T19:40:15.991+02:00", "2026-04-25T17:40:15.991Z"),
+        ("2026-04-25T17:40:15Z", "2026-04-25T17:40:15.000Z"),
+        ("2026-04-25T17:40:15.9919Z", "2026-04-25T17:40:15.991Z"),
+        ("2026-04-25T17:40:15", "2026-04-25T17:40:15.000Z"),
+        ("0001-01-01T00:00:00+02:00", "0001-01-01T00:00:00+02:00"),
+        ("0999-01-01T00:00:00Z", "0999-01-01T00:00:00.000Z"),
+        ("yesterday", "yesterday"),
+        ("", ""),
+    ],
+)
+def test_a_time_of_any_offset_is_given_in_utc(logged: str, meant: str) -> None:
+    assert in_utc(logged) == meant
 
 
 def test_now_is_utc_to_the_millisecond() -> None:

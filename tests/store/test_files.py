@@ -364,6 +364,22 @@ def test_every_id_that_is_printed_is_accepted(store: Store, place: Path) -> None
     assert store.resolve("abcdef") == imported
 
 
+@pytest.mark.parametrize("listed", [1, 30])
+def test_ids_that_differ_in_case_alone_are_told_apart(
+    store: Store, place: Path, listed: int
+) -> None:
+    paths = {}
+    for name in ("ABCDEF-imported", "abcdef-Imported", *(f"other-{n}" for n in range(listed))):
+        log = RawLog(cwd=str(place), id=name)
+        log.prompt("x")
+        paths[name] = log.write(store.root, str(place), session_id=name)
+    short = store.short_ids()
+    assert {name: store.resolve(short[name]) for name in paths} == paths
+    with pytest.raises(AmbiguousId) as caught:
+        store.resolve("abcdef")
+    assert sorted(map(store.resolve, caught.value.candidates)) == sorted([*paths.values()][:2])
+
+
 def test_a_prefix_is_no_longer_than_it_must_be(store: Store, place: Path) -> None:
     put(store, place, 1)
     assert store.short_ids() == {session_id(1): "019dc5ba"}

@@ -251,7 +251,7 @@ def _print_deleted(deleted: list[Deleted]) -> None:
     from awl.index.catalog import shortened
 
     ids = [one.id for one in deleted]
-    short = shortened(ids, {one.lower() for one in ids})
+    short = shortened(ids, map(str.lower, ids))
     for one in deleted:
         messages = _count(one.message_count)
         row = f"{short[one.id]}  deleted {local_time(one.deleted)}  {messages}  {one.title}"

@@ -244,8 +244,8 @@ class Catalog:
                 self.catch_up(db)
             others = [one.session_id.lower() for one in self.logless(db)]
             if len(ids) > _MANY:
-                rows = db.execute("SELECT DISTINCT folded FROM sessions")
-                return shortened(ids, {*others, *(folded for (folded,) in rows)})
+                rows = db.execute("SELECT DISTINCT id FROM sessions")
+                return shortened(ids, [*others, *(one.lower() for (one,) in rows)])
             return {one: one[: _length(db, one.lower(), others)] for one in ids}
 
         return self.database.run(work)
@@ -326,16 +326,16 @@ def _length(db: sqlite3.Connection, folded: str, others: list[str]) -> int:
             "SELECT folded FROM sessions WHERE folded > ? ORDER BY folded LIMIT 1", (folded,)
         ),
     ]
-    known = db.execute("SELECT 1 FROM sessions WHERE folded = ?", (folded,)).fetchone()
-    if not known and folded not in others:
+    twins = db.execute("SELECT count(DISTINCT id) FROM sessions WHERE folded = ?", (folded,))
+    if twins.fetchone()[0] + others.count(folded) != 1:  # unknown, or one of two but for its case
         return len(folded)
     rest = [*(other for (other,) in near), *(other for other in others if other != folded)]
     shared = max((_shared(folded, other) for other in rest), default=0)
     return max(SHORTEST_PREFIX, shared + 1)
 
 
-def shortened(ids: Sequence[str], known: set[str]) -> dict[str, str]:
-    """As `_length` says for each, with one pass over all ids."""
+def shortened(ids: Sequence[str], known: Iterable[str]) -> dict[str, str]:
+    """As `_length` says for each, with one pass over all that are known, in lower case."""
     everything = sorted(known)
     before = [0, *map(_shared, everything, everything[1:]), 0]
     lengths = {

@@ -41,7 +41,7 @@ else:
 
 T = TypeVar("T")
 
-SCHEMA_VERSION: Final = 3
+SCHEMA_VERSION: Final = 4
 """An index of another version is built anew; one of a later version belongs to a newer awl."""
 
 # `meta` has: version, which counts changes of `sessions`; seen, the logs that the index was level

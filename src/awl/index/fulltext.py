@@ -32,6 +32,7 @@ from awl.index.segments import (
 )
 from awl.index.sqlite import reading
 from awl.index.texts import Doc, Needle, excerpt, needles
+from awl.log.names import in_utc
 
 _MOST_WORDS: Final = 256  # words that a piece may occur in, to be looked up one by one
 _FEW: Final = 100  # docs that are sorted at once
@@ -155,7 +156,7 @@ class _Look:
                 seq=doc.seq,
                 entry_id=doc.entry_id,
                 role=doc.role,
-                timestamp=doc.timestamp,
+                timestamp=in_utc(doc.timestamp),
                 snippet=snippet,
             )
             yield _Place(session, number), hit
@@ -277,7 +278,7 @@ def _logless(catalog: Catalog, look: _Look) -> list[tuple[_Place, Hit]]:
                     seq=seq,
                     entry_id="",
                     role=said.role,
-                    timestamp=said.timestamp,
+                    timestamp=in_utc(said.timestamp),
                     snippet=snippet,
                 )
                 found.append((_Place(session, seq), hit))

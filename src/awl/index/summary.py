@@ -28,7 +28,7 @@ from awl.entries import (
 from awl.index.info import Summary
 from awl.index.titles import Title
 from awl.log.line import BadLine, Outer, decode
-from awl.log.names import header_of_name
+from awl.log.names import header_of_name, in_utc
 from awl.log.scan import BLOCK, Damage, Line, read_at, scan
 from awl.state import LARGEST, ROOT, State, prompts_in
 
@@ -170,8 +170,8 @@ class _Fold:
             cwd=os.fsencode(state.cwd),
             provider=self._model.provider,
             model=self._model.model,
-            created=header.timestamp,
-            updated=state.updated or header.timestamp,
+            created=in_utc(header.timestamp),
+            updated=in_utc(state.updated or header.timestamp),
             message_count=state.message_count,
             event_count=self._events,
             interrupted=self._interrupted,

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
 from awl.conversation import Image, Opaque, RedactedThinking, Text, Thinking, ToolResult, ToolUse
@@ -92,7 +94,7 @@ def needles(query: str) -> tuple[Needle, ...]:
 def _needle(part: str) -> Needle:
     text = fold(part)
     piece = max(_WORD.findall(text), key=len, default="")
-    return Needle(text, text.upper() != text, piece if len(piece) <= LONGEST_WORD else "")
+    return Needle(text, text.upper() != text.lower(), piece if len(piece) <= LONGEST_WORD else "")
 
 
 def excerpt(text: str, wanted: tuple[Needle, ...]) -> str | None:
@@ -105,9 +107,10 @@ def excerpt(text: str, wanted: tuple[Needle, ...]) -> str | None:
             return None
         hits.append((at, len(needle.text)))
     at, size = min(hits)
-    if len(folded) != len(text):
-        text = folded
     end = at + size
+    if len(folded) != len(text):  # a sharp s is two letters when folded
+        ends = list(accumulate(len(fold(letter)) for letter in text))
+        at, end = bisect_right(ends, at), bisect_left(ends, end) + 1
     before, behind = text[max(0, at - _AROUND) : at], text[end : end + _AROUND]
     start = "…" if at > _AROUND else ""
     more = "…" if end + _AROUND < len(text) else ""

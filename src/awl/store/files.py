@@ -16,7 +16,7 @@ from awl.index.conversations import Logless
 from awl.index.info import Listing, SessionInfo, Status
 from awl.index.titles import Title
 from awl.log.lock import is_locked, owner_path
-from awl.log.names import expanded, parse_log_name
+from awl.log.names import expanded, in_utc, parse_log_name
 from awl.printing import is_text
 
 if TYPE_CHECKING:
@@ -342,6 +342,8 @@ class Store:
             matches = self.catalog.matching(wanted)
         if not matches:
             raise SessionNotFound(query, self._shown(_alike(wanted, list(self.ids()))))
+        if len(matches) > 1 and query.strip() in matches:  # ids may differ in case alone
+            return query.strip(), matches[query.strip()]
         if len(matches) > 1:
             raise AmbiguousId(query, self._shown(list(matches)))
         return next(iter(matches.items()))
@@ -375,8 +377,8 @@ def describe(path: Path, state: State, conversation_id: int | None = None) -> Se
         cwd=state.cwd,
         provider=model.provider,
         model=model.model,
-        created=header.timestamp,
-        updated=state.updated or header.timestamp,
+        created=in_utc(header.timestamp),
+        updated=in_utc(state.updated or header.timestamp),
         message_count=state.message_count,
         event_count=len(state.entries),
         path=str(path),

@@ -173,7 +173,7 @@ class Trash:
             matches = [one for one in there if one.lower() == folded] or [
                 one for one in there if folded and one.lower().startswith(folded)
             ]
-        short = shortened(list(there), {one.lower() for one in there})
+        short = shortened(list(there), map(str.lower, there))
         if not matches:
             raise NotInTrash(query, [short[one] for one in there][-10:])
         if len(matches) > 1:
