@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -74,6 +75,22 @@ def test_the_latest_is_the_one_in_which_something_happened_last(store: Store, pl
     assert store.latest(str(place)) == latest
     assert len(listed(store, place)) == 3
     assert listed(store, place)[-1] == str(latest)
+
+
+def test_each_worktree_of_a_repository_has_sessions_of_its_own(
+    store: Store, place: Path, tmp_path: Path
+) -> None:
+    main, tree = tmp_path / "repository", tmp_path / "tree"
+    author = ("-c", "user.name=x", "-c", "user.email=x@example.org")
+    for arguments in (
+        ("init", "-q", str(main)),
+        ("-C", str(main), *author, "commit", "-q", "--allow-empty", "-m", "x"),
+        ("-C", str(main), "worktree", "add", "-q", str(tree)),
+    ):
+        subprocess.run(["git", *arguments], check=True, capture_output=True)
+    paths = {where: put(store, where, number) for number, where in ((1, main), (2, tree))}
+    for where, path in paths.items():
+        assert [Path(info.path) for info in store.list(str(where)).sessions] == [path]
 
 
 def test_looking_naming_touching_and_closing_change_no_order(store: Store, place: Path) -> None:
