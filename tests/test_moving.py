@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+
 import pytest
 from running import HARMFUL, Awl, call, kind, read_log, say, user
 from terminals import Terminal
@@ -245,6 +248,35 @@ def test_what_goes_to_a_terminal_is_harmless(awl: Awl) -> None:
             terminal.see("hello")
             assert terminal.ends() == 0
             assert "\x1b[31m" not in terminal.raw
+
+
+def test_json_on_a_terminal_is_harmless_and_says_the_same(awl: Awl) -> None:
+    said = "a\x9b31mb \u202ec\x7fd"
+    awl("-p", said)
+    for name in ("awl", "openai", "zeph", "pi"):
+        with Terminal(awl, "sessions", "export", awl.id, "-", "--format", name) as terminal:
+            terminal.see("31mb")
+            assert terminal.ends() == 0
+            assert not {"\x9b", "\u202e", "\x7f"} & {*terminal.raw}
+            assert json.dumps(said)[1:-1].replace("\x7f", "\\u007f") in terminal.raw
+    with Terminal(awl, "sessions", "resume", awl.id, "--print") as terminal:
+        terminal.see("\\u009b31mb")
+        assert terminal.ends() == 0
+
+
+def test_a_log_whose_header_says_nothing_comes_back_from_a_backup(awl: Awl) -> None:
+    awl("-p", "old words")
+    session_id = awl.id
+    lines = awl.log.read_bytes().split(b"\n")
+    awl.log.write_bytes(b"\n".join([b"{}", *lines[1:]]))
+    bare = awl.log.with_name(awl.log.name.replace("-7", "-6", 1).replace("_0", "_1"))
+    bare.write_bytes(b"{}\n")
+    awl("sessions", "export", "--all", "backup")
+    shutil.rmtree(awl.sessions)
+    done = awl("sessions", "import", "backup", code=1)
+    assert session_id in done.lines
+    assert bare.name in done.err
+    assert "old words" in awl("sessions", "show", session_id).out
 
 
 def test_conversations_without_a_log_say_what_they_lack(awl: Awl) -> None:

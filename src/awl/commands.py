@@ -17,7 +17,7 @@ import msgspec
 
 from awl.access import AgentAccess, Ask, Reply, SessionRow, Wish
 from awl.conversation import ModelRef
-from awl.errors import AwlError
+from awl.errors import AwlError, told
 from awl.places import Prompt
 from awl.printing import local_time, one_line
 
@@ -62,11 +62,8 @@ async def run(line: str, agent: AgentAccess) -> Reply:
         return _unknown(name)
     try:
         return await command.run(agent, "".join(argument))
-    except AwlError as error:
-        return Reply(text=str(error), is_error=True)
-    except OSError as error:
-        where = f": {error.filename}" if error.filename else ""
-        return Reply(text=f"{error.strerror or error}{where}", is_error=True)
+    except (AwlError, OSError) as error:
+        return Reply(text=told(error), is_error=True)
 
 
 def completions(line: str, agent: AgentAccess) -> list[tuple[str, str]]:

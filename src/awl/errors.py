@@ -6,10 +6,33 @@ what to do.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
+
+_NO_SPACE: Final = "free some space, then try again"
+_NOT_ALLOWED: Final = "see to the permissions, or name another place"
+_ADVICE: Final = {
+    errno.ENOSPC: _NO_SPACE,
+    errno.EDQUOT: _NO_SPACE,
+    errno.EROFS: "the disk is read-only: name another place, or make it writable",
+    errno.EACCES: _NOT_ALLOWED,
+    errno.EPERM: _NOT_ALLOWED,
+}
+
+
+def told(error: Exception) -> str:
+    """An error as one line for a person. Of the system's it is what happened, to which file, and
+    what to do where that is known."""
+    if not isinstance(error, OSError):
+        return str(error)
+    said = error.strerror or str(error)
+    if not isinstance(error.filename, str | bytes | os.PathLike):
+        return said
+    advice = _ADVICE.get(error.errno or 0)
+    return f"{said}: {os.fsdecode(error.filename)}" + (f" ({advice})" if advice else "")
 
 
 class AwlError(Exception):

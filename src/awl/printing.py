@@ -41,6 +41,12 @@ def safe(text: str) -> str:
     return text.replace("\r\n", "\n").translate(_VISIBLE)
 
 
+def safe_json(text: str) -> str:
+    """JSON with nothing in it that a terminal could act on, but newlines and tabs; it says the same
+    as before. What would be none in JSON (a control character outside of strings) stays none."""
+    return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
 def is_text(text: str) -> bool:
     """Whether a text can be written as UTF-8: an argument of a command may hold any bytes."""
     try:

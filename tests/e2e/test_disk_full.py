@@ -306,3 +306,55 @@ def test_the_log_of_a_failing_disk_is_where_it_was(awl: Awl) -> None:
     assert sorted(path.name for path in awl.home.iterdir()) == [
         *("config.toml", "script.jsonl", "sessions", "tmp", "work")
     ]
+
+
+# -- other commands --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small(awl: Awl) -> Iterator[SmallDisk]:
+    found = SmallDisk(awl)
+    yield found
+    found.close()
+
+
+def test_what_cannot_be_written_is_named_with_what_to_do(awl: Awl, small: SmallDisk) -> None:
+    awl("-p", "one")
+    before = awl.log.read_bytes()
+    small.fill(0)
+    fork = awl("sessions", "fork", awl.id, code=1).err.splitlines()[-1]
+    assert fork.startswith("awl: No space left on device: ")
+    assert ".jsonl (free some space" in fork
+    assert "/." not in fork.replace("/.awl", "")
+    assert awl.log.read_bytes() == before
+    assert len(awl.logs) == 1
+
+
+def test_the_trash_is_listed_and_emptied_back_where_nothing_can_be_written(
+    awl: Awl, small: SmallDisk
+) -> None:
+    awl("-p", "one")
+    awl("sessions", "delete", awl.id)
+    for file in (awl.sessions / ".awl").glob("conversations.db*"):
+        file.unlink()
+    small.fill(0)
+    listed = awl("sessions", "restore")
+    assert listed.out.endswith(" messages  one\n")
+
+
+def test_a_backup_that_does_not_fit_says_what_is_missing_and_leaves_no_part(
+    awl: Awl, tmp_path: Path
+) -> None:
+    awl("-p", "one")
+    awl("sessions")  # it has a number from here on
+    (tmp_path / "small").mkdir()
+    small = Awl(tmp_path / "small")
+    disk = SmallDisk(small)
+    try:
+        disk.fill(PAGE)
+        done = awl("sessions", "export", "--all", str(small.sessions / "backup"), code=1)
+        assert f"{small.sessions}/backup/.awl/conversations.db" in done.err
+        assert "free some space" in done.err
+        assert not list(small.sessions.glob("backup/.awl"))
+    finally:
+        disk.close()

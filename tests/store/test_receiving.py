@@ -396,9 +396,10 @@ def test_own_files_are_told_from_others(tmp_path: Path) -> None:
         assert is_own(file)
     headless = b"garbage\n" + raw.data.split(b"\n", 1)[1]
     named = raw.write(tmp_path)
-    named.write_bytes(headless)
-    file.write_bytes(headless)
-    assert (is_own(named), is_own(file)) == (True, False)
+    for first in (b"garbage", b"{}"):
+        named.write_bytes(headless.replace(b"garbage", first))
+        file.write_bytes(named.read_bytes())
+        assert (is_own(named), is_own(file)) == (True, False)
 
 
 def test_a_backup_comes_in_whole_and_again_makes_nothing(
@@ -430,6 +431,27 @@ def test_a_backup_comes_in_whole_and_again_makes_nothing(
     assert len(other.search("old words").hits) == 1
     other.delete("01a1-x")
     assert other.take_conversations(folder) == []
+
+
+def test_torn_tails_in_a_backup_come_in_and_no_lost_seq_is_given_again(
+    store: Store, other: Store, tmp_path: Path
+) -> None:
+    log = make(store, tmp_path, "one").path
+    last = len(read(log).seqs)
+    with log.open("ab") as file:
+        file.write(b"garbage\n{\n")
+    store.open(log).close()
+    backup = Backup(tmp_path / "backup", store.root)
+    backup.keep(log)
+    (file_,) = own_files(backup.root)
+    received = take(other, file_)
+    torn = [path for path in names_in(received.path.parent) if ".torn-" in path]
+    assert torn == [path for path in names_in(log.parent) if ".torn-" in path]
+    go_on(other, received.path, "two")
+    assert last + 2 < read(received.path).seqs[last]
+    received.path.with_name(torn[0]).unlink()
+    assert take(other, file_).outcome == "same"  # what an import that was killed had not brought
+    assert received.path.with_name(torn[0]).read_bytes() == b"garbage\n{\n"
 
 
 # -- whole or absent -----------------------------------------------------------------------------

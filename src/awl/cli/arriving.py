@@ -22,6 +22,7 @@ from awl.cli.common import (
     say_all,
 )
 from awl.errors import AwlError
+from awl.log.names import parse_log_name
 
 if TYPE_CHECKING:
     from awl.formats import Format
@@ -201,7 +202,9 @@ class Arrivals:
             for found in listing.sessions_in(folder, only):
                 if found.path in own:
                     continue
-                if isinstance(found, listing.NotRecognised):
+                if isinstance(found, listing.NotRecognised) and parse_log_name(found.path.name):
+                    self._fail(found.path, found)  # it was a log
+                elif isinstance(found, listing.NotRecognised):
                     self._came["unknown"] += 1
                     if self._came["unknown"] <= _MOST_SAID:
                         say(str(found))

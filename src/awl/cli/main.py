@@ -14,7 +14,7 @@ from awl.cli.common import SESSION, InOrder, directory, say
 from awl.cli.config import config, migrate
 from awl.cli.sessions import sessions
 from awl.cli.talking import LATEST, Copy, talk
-from awl.errors import AwlError
+from awl.errors import AwlError, told
 
 EPILOG = """\b
 Examples:
@@ -153,8 +153,7 @@ def run(arguments: Sequence[str]) -> int:
     except BrokenPipeError:  # whoever read the output has seen enough
         return 1
     except OSError as error:
-        where = f": {error.filename}" if error.filename else ""
-        say(f"{error.strerror or error}{where}")
+        say(told(error))
         return 1
     except (KeyboardInterrupt, click.Abort):
         return 130

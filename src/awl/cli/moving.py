@@ -26,9 +26,9 @@ from awl.cli.common import (
     say,
     say_all,
 )
-from awl.errors import AwlError, NoLog
+from awl.errors import AwlError, NoLog, told
 from awl.log.names import parse_log_name
-from awl.printing import local_time
+from awl.printing import local_time, safe_json
 
 if TYPE_CHECKING:
     from awl.formats import Format
@@ -129,9 +129,11 @@ def _print_session(path: Path, known: Format | None) -> None:
 
     session = Outgoing(path, known)
     to_terminal = sys.stdout.isatty()
+    is_json = known is None or known.read is not None  # what is only written is for people
     for piece in session.pieces():
         if to_terminal:
-            print_text(piece.decode("utf-8", "replace").removesuffix("\n"))
+            text = piece.decode("utf-8", "replace").removesuffix("\n")
+            print_text(safe_json(text) if is_json else text)
         else:
             sys.stdout.buffer.write(piece)
     say_all(session.left_out)
@@ -158,7 +160,7 @@ def _back_up(folder: Path, force: bool) -> None:
         except NotASession as error:
             backup.notices.append(str(error))
         except (AwlError, OSError) as error:
-            faults.append(f"{log.name}: {getattr(error, 'strerror', None) or error}")
+            faults.append(f"{log.name}: {told(error)}")
         else:
             kept[found] += 1
             if found == "apart":
@@ -167,7 +169,10 @@ def _back_up(folder: Path, force: bool) -> None:
                 (backup.notices if force else faults).append(line)
         if show is not None:
             show(number + 1, len(logs))
-    backup.keep_conversations(store.catalog.conversations)
+    try:
+        backup.keep_conversations(store.catalog.conversations)
+    except (AwlError, OSError) as error:
+        faults.append(f"the numbers of conversations are not in the backup: {told(error)}")
     say_all([*backup.notices, *faults])
     counts = {"new": "new", "grown": "updated", "apart": "apart", "longer": "longer there"}
     said = [f"{kept[one]} {what}" for one, what in counts.items() if kept[one]]
@@ -218,14 +223,18 @@ def restore(session_id: str | None, as_json: bool) -> None:
       awl sessions restore 019dc5ba
     """
     store = open_store()
+    trash = store.trash
     if session_id is not None:
         if as_json:
             raise click.UsageError("--json goes with the list, without an ID")
-        restored = store.trash.restore(session_id)
-        say_all(store.notices)
+        try:
+            restored = trash.restore(session_id)
+        finally:
+            say_all([*trash.notices, *store.notices])
         click.echo(restored)
         return
-    deleted = store.trash.contents()
+    deleted = trash.contents()
+    say_all(trash.notices)
     if as_json:
         print_json(deleted)
         return

@@ -22,7 +22,7 @@ from awl.cli.common import (
     say_all,
 )
 from awl.cli.talking import talk
-from awl.printing import local_time
+from awl.printing import local_time, safe_json
 
 if TYPE_CHECKING:
     from awl.index.conversations import Logless
@@ -272,7 +272,7 @@ def resume(session_id: str, print_only: bool) -> None:
     to_terminal = sys.stdout.isatty()
     for line in shown.raw_lines(path):
         if to_terminal:
-            print_text(line.decode("utf-8", "replace").removesuffix("\n"))
+            print_text(safe_json(line.decode("utf-8", "replace").removesuffix("\n")))
         else:
             sys.stdout.buffer.write(line)
 

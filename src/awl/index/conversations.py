@@ -8,6 +8,7 @@ conversation without a log, until a person has seen to it.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sqlite3
 import threading
@@ -228,28 +229,29 @@ class Conversations:
         return self._run(work)
 
     def copy_to(self, path: Path) -> None:
-        """Write a copy of this file, as it is at one moment, over what is there."""
+        """Write a copy of this file, as it is at one moment, over what is there.
 
-        def work(db: sqlite3.Connection) -> None:
-            copy = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
-            fd = create_private(copy)
+        Raises:
+            AwlError: this one cannot be used.
+            OSError: the copy cannot be written.
+        """
+
+        def work(db: sqlite3.Connection) -> OSError | None:
             try:
-                target = sqlite3.connect(copy)
-                db.backup(target)
-                target.execute("PRAGMA journal_mode = DELETE")
-                target.close()
-                os.fsync(fd)
-                copy.replace(path)
-            except BaseException:
-                copy.unlink(missing_ok=True)
-                raise
-            finally:
-                os.close(fd)
-            sync_directory(path.parent)
+                make_directories(path.parent)
+                _copy(db, path)
+            except OSError as error:  # of the copy: this file is none the worse
+                return error
+            return None
 
         if self.path.exists():
-            make_directories(path.parent)
-            self._run(work)
+            made = not path.parent.exists()
+            failed = self._run(work)
+            if failed is not None:
+                if made:
+                    with contextlib.suppress(OSError):
+                        path.parent.rmdir()
+                raise failed
 
     def close(self) -> None:
         """Let go of the file."""
@@ -414,3 +416,31 @@ def _all(db: sqlite3.Connection, which: str) -> list[Logless]:
             " (SELECT session_id FROM trashed) ORDER BY session_id"
         )
     ]
+
+
+def _copy(db: sqlite3.Connection, path: Path) -> None:
+    """Write a copy of a database over what is there.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    copy = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
+    try:
+        fd = create_private(copy)
+        try:
+            with contextlib.closing(sqlite3.connect(copy)) as target:
+                db.backup(target)
+                target.execute("PRAGMA journal_mode = DELETE")
+            os.fsync(fd)
+            copy.replace(path)
+        finally:
+            os.close(fd)
+    except sqlite3.OperationalError as error:
+        copy.unlink(missing_ok=True)
+        if error.sqlite_errorcode == sqlite3.SQLITE_FULL:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from None
+        raise
+    except BaseException:
+        copy.unlink(missing_ok=True)
+        raise
+    sync_directory(path.parent)

@@ -197,7 +197,8 @@ class Level:
             if missing := [session_id for (session_id,) in ids]:
                 numbers = self._conversations.numbers(missing)
                 if len(numbers) < len({*missing}):
-                    self.fault = "new sessions get no numbers: the disk is read-only"
+                    where = self._conversations.path
+                    self.fault = f"new sessions get no numbers: {where} cannot be written"
                 with writing(db):
                     db.executemany(
                         "UPDATE sessions SET number = ?"

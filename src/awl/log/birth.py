@@ -26,6 +26,8 @@ from awl.log.file import give_name, open_unborn
 from awl.log.lock import open_locked
 
 _SUFFIX: Final = ".new"
+_WRITING: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""What goes wrong with a file only where it is written."""
 _HIDDEN: Final = re.compile(r"\.(.+)\.[0-9a-f]{8}(?:\.new)?", re.DOTALL)
 
 
@@ -177,7 +179,11 @@ def birth(path: Path, *, blobs: Path | None = None, over: bool = False) -> Itera
         OSError: it could not be made.
     """
     make_directories(path.parent)
-    hidden, fd = open_unborn(path, os.O_RDWR, _SUFFIX)
+    try:
+        hidden, fd = open_unborn(path, os.O_RDWR, _SUFFIX)
+    except OSError as error:
+        error.filename = str(path)  # nobody knows the hidden name
+        raise
     unborn = Unborn(path, fd, hidden, blobs, over)
     try:
         yield unborn
@@ -185,6 +191,8 @@ def birth(path: Path, *, blobs: Path | None = None, over: bool = False) -> Itera
     except BaseException as error:
         with contextlib.suppress(OSError):
             unborn._abandon(error)
+        if isinstance(error, OSError) and error.filename is None and error.errno in _WRITING:
+            error.filename = str(path)
         raise
     finally:
         os.close(fd)

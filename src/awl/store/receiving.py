@@ -26,7 +26,7 @@ from awl.index.conversations import Conversations, Logless
 from awl.index.patience import Patience
 from awl.log.birth import birth, sweep
 from awl.log.blobs import BlobDamaged, Blobs
-from awl.log.file import LogFile
+from awl.log.file import LogFile, torn_files
 from awl.log.line import loads
 from awl.log.names import encode_cwd, log_path, new_session_id, now, parse_log_name
 from awl.log.scan import BOM, Damage, read_at, scan
@@ -103,7 +103,8 @@ def is_own(path: Path) -> bool:
             if found.get("type") == "session":
                 return "version" in found and "model" in found
             named = parse_log_name(path.name) is not None
-            return number > 0 and named and "seq" in found and "parentId" in found
+            if number > 0 or not named:
+                return number > 0 and named and "seq" in found and "parentId" in found
     return False
 
 
@@ -179,6 +180,7 @@ class Reception:
                 if one.same == file.end:
                     if not self._dry_run:
                         self._sweep(one.path.parent)
+                        _bring_torn(file, one.path)
                     return Received("same", one.session_id, one.path, ())
             for one in found:
                 if one.same == one.end:
@@ -228,6 +230,7 @@ class Reception:
             for lines in _chunks(file, at):
                 log.append(lines)
             notices = (*recovery_notices(log), *missing, *_damage(file, at))
+            _bring_torn(file, there.path)
         finally:
             log.close()
         return Received("grown", there.session_id, there.path, notices)
@@ -271,6 +274,7 @@ class Reception:
             if not file.newline:
                 log.write(b"\n")
             missing = _bring_blobs(file, log.blobs, 0)
+        _bring_torn(file, path)
         start = 0 if as_it_is else file.head.end
         return Received(outcome, header.id, path, (*missing, *_damage(file, start)))
 
@@ -369,6 +373,16 @@ def _bring_blobs(file: _File, to: Blobs, start: int) -> list[str]:
         missing = copy_blobs(source, names, to)
         names = missing
     return _first([f"{file.path}: {damaged}" for damaged in missing.values()], "blobs")
+
+
+def _bring_torn(file: _File, to: Path) -> None:
+    """Copy the torn tails that lie beside a file: they are the last of what was lost, and a writer
+    counts their lines. If this is killed, the same import brings them."""
+    for torn in torn_files(file.path):
+        target = to.with_name(to.name + torn.name.removeprefix(file.path.name))
+        if not os.path.lexists(target):
+            with birth(target) as out:
+                out.write(torn.read_bytes())
 
 
 def _damage(file: _File, start: int) -> list[str]:

@@ -67,12 +67,17 @@ class _Item(NamedTuple):
 
 
 class Trash:
-    """What was deleted of the sessions below a root."""
+    """What was deleted of the sessions below a root.
+
+    Attributes:
+        notices: what a person should know of it, a line each.
+    """
 
     def __init__(self, root: Path, catalog: Catalog) -> None:
         self._root = root
         self._catalog = catalog
         self._rows = catalog.conversations
+        self.notices: list[str] = []
 
     def take(self, found: Path | Logless, *, purge: bool) -> str:
         """Delete a session, for good if it is to be purged. Returns its id.
@@ -181,10 +186,15 @@ class Trash:
         return matches[0], there[matches[0]]
 
     def _deleted_rows(self) -> list[tuple[Logless, str]]:
-        """The deleted conversations that have no log now."""
+        """The deleted conversations that have no log now; where nobody can tell, none."""
+        try:
+            trashed = self._rows.trashed()
+        except AwlError as error:
+            self.notices.append(f"{error}: conversations without a log are not looked for")
+            return []
         return [
             (rows, when)
-            for rows, when in self._rows.trashed()
+            for rows, when in trashed
             if not self._catalog.matching(rows.session_id.lower()).get(rows.session_id)
         ]
 
