@@ -10,7 +10,7 @@ from awl.commands import COMMANDS, as_prompt, completions, is_command, run
 from awl.conversation import ModelRef
 from awl.errors import AwlError, SessionNotFound
 from awl.index.info import SessionInfo
-from awl.places import GoingBack, Prompt
+from awl.places import GoingBack, Labelling, Prompt
 
 CLAUDE = ModelRef("anthropic", "claude-sonnet-4")
 LOCAL = ModelRef("local", "smollm2", "http://127.0.0.1:9")
@@ -53,9 +53,9 @@ class Access:
         self.asked.append(("rewind", name))
         return GoingBack(entry_id=None, prompt=None if name == "answer" else "/etc is full")
 
-    async def label(self, words: str) -> str:
+    async def label(self, words: str) -> Labelling:
         self.asked.append(("label", words))
-        return words.split()[0]
+        return Labelling(words.split()[0], "better" if words.startswith("best") else "", [])
 
     async def title(self, title: str | None) -> str:
         self.given = self.given if title is None else title
@@ -235,6 +235,8 @@ def test_labels_titles_and_the_tree() -> None:
     access = Access()
     assert "/rewind good" in reply("/label good 0000002a", access).text
     assert access.asked == [("label", "good 0000002a")]
+    assert "place" not in reply("/label good 0000002a", access).text
+    assert "takes the place of the label better" in reply("/label best", access).text
     assert "no title" in reply("/title", access).text
     assert reply("/title A better one", access).text == "A better one"
     assert reply("/tree").rows == ("● 1  one",)

@@ -307,6 +307,10 @@ class Small(Playing):
     def fills_forms(self) -> bool:
         return False
 
+    @property
+    def takes_tools(self) -> bool:
+        return True
+
     async def stream(self, request: Request) -> AsyncGenerator[StreamEvent, None]:
         assert request.form is None
         for done in range(8):

@@ -30,9 +30,13 @@ from awl.events import AgentEvent, Condensed, Condensing, Notice, TurnEnded, Uns
 from awl.fitting import Fitting
 from awl.history import history
 from awl.log.file import LogFile
+from awl.providers import ToolSpec
+from awl.providers.local import LocalProvider
+from awl.providers.scripted import ScriptedProvider
 from awl.replay import read
 from awl.session import Session
-from awl.state import Item
+from awl.state import Item, State
+from awl.tokens import Size, size
 from awl.tools import all_tools
 from awl.view import CLEARED, view
 
@@ -99,6 +103,24 @@ def test_a_conversation_over_the_threshold_is_condensed_before_the_next_request(
     for request in stage.model.requests:
         words = [request.system or "", *(message.text for message in request.messages)]
         assert sum(map(len, words)) / 4 < LIMIT
+
+
+@pytest.mark.parametrize("sent", [True, False])
+def test_tools_that_a_model_is_never_sent_take_no_room(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, sent: bool
+) -> None:
+    seen: list[int] = []
+
+    def measured(state: State, target: ModelRef, tools: Sequence[ToolSpec]) -> Size:
+        seen.append(len(tools))
+        return size(state, target, tools)
+
+    monkeypatch.setattr("awl.fitting.size", measured)
+    monkeypatch.setattr(ScriptedProvider, "takes_tools", sent)
+    talk(stage, 1, tools=all_tools())
+    assert seen
+    assert {count > 0 for count in seen} == {sent}
+    assert not object.__new__(LocalProvider).takes_tools
 
 
 def test_the_person_is_told_before_and_after(stage: Stage) -> None:

@@ -279,6 +279,19 @@ def test_a_log_whose_header_says_nothing_comes_back_from_a_backup(awl: Awl) -> N
     assert "old words" in awl("sessions", "show", session_id).out
 
 
+def test_a_copy_whose_model_at_the_cut_is_gone_is_not_made(awl: Awl) -> None:
+    awl("-p", "one")
+    log, name = awl.log, awl.entries()[0]["provider"]
+    log.write_bytes(log.read_bytes().replace(json.dumps(name).encode(), b'"go\\rne"'))
+    awl("--resume", "--provider", name, "-p", "two")
+    done = awl("--fork", awl.id, "--at", "2", "-p", "three", code=1)
+    assert "is configured" in done.err
+    assert "\r" not in done.err
+    assert awl.logs == [log]
+    awl("--fork", awl.id, "-p", "three")
+    assert len(awl.logs) == 2
+
+
 def test_conversations_without_a_log_say_what_they_lack(awl: Awl) -> None:
     awl.plays([say("Hello there.")], loop=True, settings="[session]\nenabled = false")
     awl("-p", "old words")

@@ -36,7 +36,7 @@ def rewind(session: Session, name: str) -> str | None:
 
 
 def label(session: Session, words: str) -> str:
-    name, entries = labelling(session.state, words)
+    name, _, entries = labelling(session.state, words)
     session.append_many(entries)
     return name
 

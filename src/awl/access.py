@@ -13,7 +13,7 @@ import msgspec
 
 from awl.conversation import ModelRef
 from awl.index.info import SessionInfo
-from awl.places import GoingBack, Prompt
+from awl.places import GoingBack, Labelling, Prompt
 
 OFF_PATH: Final = "not on the current path"
 INTERRUPTED: Final = "interrupted"
@@ -162,8 +162,8 @@ class AgentAccess(Protocol):
     async def rewind(self, name: str) -> GoingBack:
         """Go back to a place of the session. The log says so before anything else happens."""
 
-    async def label(self, words: str) -> str:
-        """Give a label to an entry, as `NAME [ENTRY]` says; the label."""
+    async def label(self, words: str) -> Labelling:
+        """Give a label to an entry, as `NAME [ENTRY]` says."""
 
     async def title(self, title: str | None) -> str:
         """The session's title; with an argument, after it was given this one."""

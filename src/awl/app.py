@@ -33,7 +33,7 @@ from awl.index.conversations import Logless
 from awl.log.names import expanded
 from awl.logless import LoglessSession
 from awl.others import Others
-from awl.places import GoingBack, Prompt, going_back, labelling, prompts
+from awl.places import GoingBack, Labelling, Prompt, going_back, labelling, prompts
 from awl.providers import connect, with_base_url
 from awl.session import Session
 from awl.store.files import describe
@@ -169,11 +169,11 @@ class App:
         await self._append(RewindEntry(parent_id=went.entry_id))
         return went
 
-    async def label(self, words: str) -> str:
+    async def label(self, words: str) -> Labelling:
         self._check_log()
-        label, entries = labelling(self.session.state, words)
-        await self._append(*entries)
-        return label
+        given = labelling(self.session.state, words)
+        await self._append(*given.entries)
+        return given
 
     async def title(self, title: str | None) -> str:
         if title is not None:

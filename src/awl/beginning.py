@@ -16,11 +16,14 @@ from awl.entries import ImportEntry
 from awl.errors import AwlError, ConfigError, NoLog
 from awl.fitting import configured
 from awl.index.conversations import Logless
+from awl.log.scan import scan
 from awl.logless import Hold, LoglessSession, with_log
+from awl.printing import one_line
 from awl.providers import Provider, connect, with_base_url
-from awl.replay import read
+from awl.replay import path_reader, read
 from awl.session import Session
 from awl.state import State
+from awl.store.copying import open_log
 from awl.store.files import Store
 from awl.tools import all_tools
 
@@ -72,12 +75,28 @@ def forked(
         program = ""
     else:
         state = source.state if isinstance(source, Session) else read(source)
+        if at is not None:
+            state = _as_of(source.path if isinstance(source, Session) else source, state, at)
         assert state.header is not None
         session_id, model, cwd = state.header.id, state.active_model, state.cwd
         program = came_from(state)
     connect(restored_model(config, environ, wanted, model, program), environ)
     _check_directory(wanted, cwd, session_id)
     return store.fork(session_id if isinstance(source, Logless) else source, at=at)
+
+
+def _as_of(log: Path, state: State, at: int) -> State:
+    """The state of a session when entry `at` was its last; as it is where there is no such one."""
+    if at not in state.seqs:
+        return state
+    then = State(state.header, path_reader(log))
+    with open_log(log) as fd:
+        for line in scan(fd):
+            position = then.add(line)
+            if position is not None and then.seqs[position] == at:
+                break
+    then.settle()
+    return then
 
 
 def go_on(
@@ -239,13 +258,15 @@ def restored_model(
         return choose_provider(config, environ)
     if known is None:
         raise ConfigError(
-            f"the session was with {stored}, and no provider {stored.provider!r} is configured:"
+            f"the session was with {one_line(str(stored), 80)}, and no provider"
+            f" {one_line(repr(stored.provider), 80)} is configured:"
             f" choose one with `{wanted.how} ID --provider NAME` ({choices})",
             path=config.path,
         )
     if endpoint != stored.endpoint:
         raise ConfigError(
-            f"the session was with {stored} at {stored.endpoint or 'its own endpoint'}, and"
+            f"the session was with {one_line(str(stored), 80)} at"
+            f" {one_line(stored.endpoint or 'its own endpoint', 80)}, and"
             f" {known.name} is configured for {endpoint or 'its own endpoint'}:"
             f" say `--provider {known.name}` to go on there, or choose another ({choices})",
             path=config.path,

@@ -168,8 +168,11 @@ def _prompt_row(prompt: Prompt, width: int) -> str:
 
 
 async def _label(agent: AgentAccess, argument: str) -> Reply:
-    label = await agent.label(argument)
-    return Reply(text=f"/rewind {one_line(label, 40)} comes back here.")
+    given = await agent.label(argument)
+    text = f"/rewind {one_line(given.label, 40)} comes back here."
+    if given.before:
+        text += f" It takes the place of the label {one_line(given.before, 40)}."
+    return Reply(text=text)
 
 
 async def _title(agent: AgentAccess, argument: str) -> Reply:

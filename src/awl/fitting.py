@@ -103,7 +103,8 @@ class Fitting:
 
     def _case(self, session: Session, provider: Provider, tools: Sequence[ToolSpec]) -> Case:
         limits = budget(provider, self._settings.threshold)
-        return Case(size(session.state, provider.ref, tools), limits)
+        sent = tools if provider.takes_tools else ()
+        return Case(size(session.state, provider.ref, sent), limits)
 
     def _reason(self, session: Session, case: Case, refused: bool) -> Reason | None:
         """Why something is to be done before the next request; None where nothing is."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -101,9 +101,18 @@ def label_of(state: State, position: int) -> str:
     return state.labels.get(entry_id, "") if state.find(entry_id) == position else ""
 
 
-def labelling(state: State, words: str) -> tuple[str, list[LabelEntry]]:
-    """What `NAME [ENTRY]` says: the label, and the entries that give it to an entry, by default the
-    last message on the path. A label names one entry: another that has it loses it.
+class Labelling(NamedTuple):
+    """What gives a label to an entry: the label, the one that the entry had before (empty: none),
+    and the entries of the log that say so."""
+
+    label: str
+    before: str
+    entries: list[LabelEntry]
+
+
+def labelling(state: State, words: str) -> Labelling:
+    """What `NAME [ENTRY]` says. The entry is the last message on the path by default. A label names
+    one entry: another that has it loses it.
 
     Raises:
         AwlError: the label is no name, or there is nothing to give it to.
@@ -129,7 +138,9 @@ def labelling(state: State, words: str) -> tuple[str, list[LabelEntry]]:
         moved = [LabelEntry(target_id=state.entries[taken].id, label="")]
     else:
         moved = []
-    return label, [*moved, LabelEntry(target_id=entry_id, label=label)]
+    before = state.labels.get(entry_id, "")
+    given = LabelEntry(target_id=entry_id, label=label)
+    return Labelling(label, "" if before == label else before, [*moved, given])
 
 
 def _numbered(state: State, name: str) -> int | None:

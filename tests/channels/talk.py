@@ -29,7 +29,7 @@ from awl.events import (
     TurnStarted,
     Unsaved,
 )
-from awl.places import GoingBack, Prompt
+from awl.places import GoingBack, Labelling, Prompt
 
 HOSTILE = "\x1b[2J\x1b]0;owned\x07\x9b31m\x1bPq\x1b\\ &#x1b;[5m <\x08\x7f> \u202etxt"
 SCRIPT = "one\ntwo\nthree"
@@ -76,8 +76,8 @@ class Player:
         self.note("rewind", name)
         return GoingBack(entry_id=None, prompt="/first\nof all")
 
-    async def label(self, words: str) -> str:
-        return words
+    async def label(self, words: str) -> Labelling:
+        return Labelling(words, "", [])
 
     async def title(self, title: str | None) -> str:
         return title or HOSTILE

@@ -623,6 +623,7 @@ class _Writer:
             kind, self._hard = self._hard, None
             return self._event(entry.timestamp, kind)
         self._lose("token counts of condensations", entry.usage is not None)
+        self._lose("lists of the summaries that a later one takes in", bool(entry.absorbs))
         kind = {
             "type": "condensation",
             "replaced_seq_range": self._range(*entry.replaced),

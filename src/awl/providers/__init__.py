@@ -95,7 +95,8 @@ class Provider(Protocol):
 
     `ref` is whom requests are submitted to, as the log records it. `context_window` and
     `max_answer` (the most that an answer takes of it) are in tokens; 0 means unknown.
-    `fills_forms`: whether it can be made to fill in a request's `form`.
+    `fills_forms`: whether it can be made to fill in a request's `form`. `takes_tools`: whether it
+    is sent a request's tools.
     """
 
     @property
@@ -109,6 +110,9 @@ class Provider(Protocol):
 
     @property
     def fills_forms(self) -> bool: ...
+
+    @property
+    def takes_tools(self) -> bool: ...
 
     def warm(self) -> None:
         """Import what the first request needs. Called from a thread while a person types."""

@@ -150,6 +150,10 @@ class LocalProvider:
     def fills_forms(self) -> bool:
         return False
 
+    @property
+    def takes_tools(self) -> bool:
+        return False
+
     def warm(self) -> None:
         """Load the model, which takes about a second."""
         load(self._path, self.context_window)

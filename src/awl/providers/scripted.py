@@ -251,6 +251,10 @@ class ScriptedProvider:
     def fills_forms(self) -> bool:
         return True
 
+    @property
+    def takes_tools(self) -> bool:
+        return True
+
     def warm(self) -> None:
         """Nothing to import."""
 

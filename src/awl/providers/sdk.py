@@ -53,6 +53,10 @@ class SdkProvider(Generic[C]):
     def fills_forms(self) -> bool:
         return True
 
+    @property
+    def takes_tools(self) -> bool:
+        return True
+
     def warm(self) -> None:
         """Import what the first request needs. See `Provider.warm`."""
         raise NotImplementedError
