@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 from running import HARMFUL, Awl, call, kind, read_log, say, user
 from terminals import Terminal
+
+from awl.errors import told
+from awl.session import Session
 
 
 def test_fork_prints_the_new_id_last_and_both_go_on(awl: Awl) -> None:
@@ -290,6 +294,13 @@ def test_a_copy_whose_model_at_the_cut_is_gone_is_not_made(awl: Awl) -> None:
     assert awl.logs == [log]
     awl("--fork", awl.id, "-p", "three")
     assert len(awl.logs) == 2
+
+
+def test_what_another_process_moved_meanwhile_is_said_so(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError) as gone:
+        Session.open(tmp_path / "x.jsonl")
+    assert "another process may have moved or deleted the session" in told(gone.value)
+    assert "awl sessions restore" in told(gone.value)
 
 
 def test_conversations_without_a_log_say_what_they_lack(awl: Awl) -> None:

@@ -14,6 +14,10 @@ from typing import Final, Literal
 
 _NO_SPACE: Final = "free some space, then try again"
 _NOT_ALLOWED: Final = "see to the permissions, or name another place"
+_MOVED: Final = (
+    "another process may have moved or deleted the session: `awl sessions --all` and"
+    " `awl sessions restore` list what there is"
+)
 _ADVICE: Final = {
     errno.ENOSPC: _NO_SPACE,
     errno.EDQUOT: _NO_SPACE,
@@ -31,8 +35,11 @@ def told(error: Exception) -> str:
     said = error.strerror or str(error)
     if not isinstance(error.filename, str | bytes | os.PathLike):
         return said
+    where = os.fsdecode(error.filename)
     advice = _ADVICE.get(error.errno or 0)
-    return f"{said}: {os.fsdecode(error.filename)}" + (f" ({advice})" if advice else "")
+    if isinstance(error, FileNotFoundError) and where.endswith(".jsonl"):
+        advice = _MOVED
+    return f"{said}: {where}" + (f" ({advice})" if advice else "")
 
 
 class AwlError(Exception):

@@ -30,6 +30,7 @@ from awl.replay import read
 from awl.session import Session
 from awl.state import State
 from awl.store.files import Store
+from store.having import make, outputs
 
 MODEL = ModelRef("anthropic", "claude-1")
 
@@ -389,6 +390,16 @@ def test_blobs_are_in_the_fork_as_far_as_it_names_them(store: Store, tmp_path: P
     assert Blobs(whole).directory.stat().st_mode & 0o777 == 0o700
     for path in (*Blobs(whole).directory.iterdir(), *Blobs(cut).directory.iterdir()):
         assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_log_behind_a_link_keeps_its_blobs_in_a_fork(store: Store, tmp_path: Path) -> None:
+    log = make(store, tmp_path, "one").path
+    (tmp_path / "far").mkdir()
+    for path in (log, Blobs(log).directory):
+        path.rename(tmp_path / "far" / path.name)
+    log.symlink_to(tmp_path / "far" / log.name)
+    child = store.fork(log)
+    assert outputs(child) == outputs(tmp_path / "far" / log.name) != {}
 
 
 def test_blobs_are_copied_where_they_cannot_be_linked(

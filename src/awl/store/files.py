@@ -117,7 +117,8 @@ class Store:
 
         if isinstance(source, Session):
             return self._fork_open(source, at)
-        parent = source if isinstance(source, Path) else self.find(source)
+        # What belongs to a log lies beside the real one.
+        parent = source.resolve() if isinstance(source, Path) else self.find(source)
         if not isinstance(parent, Path):
             return self._fork_logless(parent, at)
 
