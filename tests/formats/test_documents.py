@@ -91,7 +91,7 @@ def test_cut_at_every_byte_what_is_whole_counts(tmp_path: Path) -> None:
 def test_what_is_no_document_is_reported(tmp_path: Path, text: str) -> None:
     found, _, report = read(write(tmp_path / "bad.json", text), "messages")
     assert found == []
-    assert report.damaged == (text != "{}x")
+    assert report.damaged == 1
     found, _, report = read(write(tmp_path / "bad.json", text), None)
     assert report.damaged == 1
 
@@ -102,3 +102,18 @@ def test_garbage_behind_good_elements_costs_what_follows(tmp_path: Path) -> None
     found, _, report = read(path, None)
     assert found[:2] == [b'{"a": 1}', b'{"b": 2}']
     assert report.damaged == 1
+
+
+@pytest.mark.parametrize("behind", ["\0\0\0", '{"messages": []}', "[[[", "x"])
+@pytest.mark.parametrize("array", ["messages", None])
+def test_what_comes_behind_a_whole_document_is_reported(
+    tmp_path: Path, array: str | None, behind: str
+) -> None:
+    path = tmp_path / "s.json"
+    text = '{"messages": [1, 2], "b": 3}' if array else "[1, 2]"
+    path.write_text(text + " \n" + behind)
+    report = Report()
+    assert list(Document(path, array, report).elements()) == [b"1", b"2"]
+    assert [(one.start, one.reason) for one in report.damage] == [
+        (len(text) + 2, "the document ended before this")
+    ]

@@ -69,6 +69,7 @@ class Document:
             pieces = _Pieces(head.removeprefix(BOM), file)
             try:
                 yield from self._piecewise(pieces)
+                pieces.finish()
             except (_Ended, OSError) as error:
                 reason = str(getattr(error, "strerror", None) or error or "ends in the middle")
                 end = pieces.base + len(pieces.data)
@@ -99,6 +100,7 @@ class Document:
                 yield from self._items(pieces)
             else:
                 self.members[name] = self._sound(pieces.value())
+        pieces.take(b"}")
 
     def _items(self, pieces: _Pieces) -> Iterator[bytes]:
         pieces.take(b"[")
@@ -133,6 +135,14 @@ class _Pieces:
             if self.at < len(self.data):
                 return self.data[self.at : self.at + 1]
             self._more()
+
+    def finish(self) -> None:
+        """Refuse what comes behind the document: a second one would be lost unseen."""
+        try:
+            self.next()
+        except _Ended:
+            return
+        raise _Ended("the document ended before this")
 
     def take(self, bracket: bytes) -> None:
         if self.next() != bracket:
