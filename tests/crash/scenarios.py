@@ -99,6 +99,8 @@ class Play:
             store.list()
             store.search("one")
         index = self.sessions / ".awl" / "index.db"
+        if not index.exists():  # a kill came before there was anything to list
+            return
         with closing(sqlite3.connect(index)) as db:
             try:
                 rows = db.execute("SELECT path, max(done, texts_done) FROM sessions").fetchall()
