@@ -29,6 +29,7 @@ from awl.log.blobs import Blobs
 from awl.replay import read
 from awl.session import Session
 from awl.state import State
+from awl.store.copying import copy_bytes
 from awl.store.files import Store
 from store.having import make, outputs
 
@@ -400,6 +401,23 @@ def test_a_log_behind_a_link_keeps_its_blobs_in_a_fork(store: Store, tmp_path: P
     log.symlink_to(tmp_path / "far" / log.name)
     child = store.fork(log)
     assert outputs(child) == outputs(tmp_path / "far" / log.name) != {}
+
+
+def test_a_session_that_is_deleted_while_it_is_forked_gives_no_fork_without_blobs(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = make(store, tmp_path, "one").path
+    copy = copy_bytes
+
+    def deleted(*given: int) -> None:
+        copy(*given)
+        store.delete(log)
+
+    monkeypatch.setattr("awl.store.fork.copy_bytes", deleted)
+    with pytest.raises(FileNotFoundError) as gone:
+        store.fork(log)
+    assert gone.value.filename == str(log)
+    assert names_in(log.parent) == []
 
 
 def test_blobs_are_copied_where_they_cannot_be_linked(

@@ -734,6 +734,7 @@ FORMAT: Final = Format(
         "turns that were gone back from",
         "system texts, titles and labels",
         "token counts, and which model answered",
+        "which earlier summaries a later one takes in",
         "images in the results of tools, and their uncut outputs",
         "records of other programs",
     ),

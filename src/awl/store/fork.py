@@ -8,6 +8,8 @@ last newline never changes.
 
 from __future__ import annotations
 
+import errno
+import os
 import secrets
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +21,7 @@ from awl.entries import ForkedFrom, ForkPointEntry, Header
 from awl.errors import NoSuchEntry
 from awl.log.birth import birth, sweep
 from awl.log.blobs import Blobs
+from awl.log.durable import is_at
 from awl.log.file import FIRST_READ, LogFile
 from awl.log.line import BadLine, decode_outer, encode
 from awl.log.lock import is_locked
@@ -55,7 +58,7 @@ def fork(
     Raises:
         NoSuchEntry: `at` is outside the log, or damaged; the error names what is there.
         NotASession: the parent holds nothing that was ever acknowledged.
-        OSError: it cannot be read, or the child not be written.
+        OSError: it cannot be read, or was moved meanwhile, or the child not be written.
     """
     with open_log(parent) as fd:
         head = read_head(fd, parent)
@@ -77,6 +80,8 @@ def fork(
             names = blobs.names()
             for name in names if at is None or not names else names & blobs_named(fd, cut.end):
                 child.adopt(blobs.directory / name)
+            if not is_at(fd, parent):  # deleted meanwhile: a log goes before its blobs
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(parent))
             child.appear()
             tell(ForkPointEntry(new_session_id=header.id, at=cut.seq), cut)
     return path
