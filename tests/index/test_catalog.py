@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sqlite3
@@ -188,6 +189,43 @@ def test_files_are_for_their_owner_alone_whatever_the_umask(store: Store) -> Non
     assert {"index.db", "conversations.db", "index.lock"} <= names
     for path in folder.iterdir():
         assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
+
+
+@pytest.mark.parametrize("name", ["index.db", "conversations.db"])
+def test_a_database_that_others_could_read_is_its_owners_alone_again(
+    store: Store, name: str
+) -> None:
+    put(store, 1)
+    store.search("x")
+    store.close()
+    path = store.root / ".awl" / name
+    path.chmod(0o644)
+    with contextlib.closing(Store(store.root)) as later:
+        assert len(later.list().sessions) == 1
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("kind", ["nothing", "text", "an index"])
+def test_an_index_that_is_a_link_is_replaced_and_what_it_leads_to_is_left(
+    store: Store, tmp_path: Path, kind: str
+) -> None:
+    put(store, 1, "found all the same")
+    store.search("x")
+    store.close()
+    path, other = store.root / ".awl" / "index.db", tmp_path / "other"
+    if kind == "an index":
+        other.write_bytes(path.read_bytes())
+    elif kind == "text":
+        other.write_text("precious")
+    before = other.read_bytes() if other.exists() else None
+    path.unlink()
+    path.symlink_to(other)
+    with contextlib.closing(Store(store.root)) as later:
+        assert len(later.search("same").hits) == 1
+        put(later, 2, "and more")
+        assert len(later.list().sessions) == 2
+    assert not path.is_symlink()
+    assert (other.read_bytes() if other.exists() else None) == before
 
 
 def test_an_index_of_a_newer_awl_is_left_alone_and_done_without(store: Store) -> None:

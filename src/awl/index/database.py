@@ -206,6 +206,9 @@ class Database:
         if self._connection is None:
             try:
                 make_directories(self.path.parent)
+                if self.path.is_symlink():  # what it leads to is not awl's to write to
+                    self._file = file
+                    raise Damaged("it was a link")
                 if file is None:
                     with contextlib.suppress(FileExistsError):
                         os.close(create_private(self.path))

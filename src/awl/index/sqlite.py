@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+import stat
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -124,6 +125,10 @@ def is_busy(error: Exception) -> bool:
 
 def connect(path: Path, patience: Patience) -> Connection:
     """A connection to a database, each statement of which is its own transaction unless told."""
+    with contextlib.suppress(OSError):  # it may be another user's, or not be there
+        mode = stat.S_IMODE(path.stat().st_mode)
+        if mode & 0o077:  # a copy that came back; what SQLite keeps beside takes after it
+            path.chmod(mode & 0o700)
     db = sqlite3.connect(
         path, timeout=_MOMENT, isolation_level=None, check_same_thread=False, factory=Connection
     )
