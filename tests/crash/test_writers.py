@@ -184,7 +184,7 @@ class Clock:
 def test_a_clock_that_jumps_changes_no_order_and_loses_nothing(tmp_path: Path, seed: int) -> None:
     clock, chance = Clock(seed), random.Random(seed)
     said = []
-    with patch("awl.session.now", clock), patch("awl.log.file.now", clock):
+    with patch("awl.session.now", clock), patch("awl.log.lock.now", clock):
         session = a_session(tmp_path)
         said.append("first")
         for n in range(60):
