@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import random
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from unittest.mock import patch
 
 from msgspec.structs import replace
 
-from awl.conversation import Text, Thinking, ToolResult, ToolUse
+from awl.conversation import ModelRef, Text, Thinking, ToolResult, ToolUse, text_message
 from awl.entries import (
     CondensationEntry,
     Entry,
@@ -22,10 +26,34 @@ from awl.entries import (
 )
 from awl.log.line import encode
 from awl.log.names import log_path
+from awl.session import Session
 
 TIME = "2026-04-25T17:40:15.990Z"
 KEPT = 20
 """Entries that a condensation near the end of a log leaves as they are."""
+
+
+@contextmanager
+def folder() -> Iterator[Path]:
+    """A folder that is removed behind it, in `AWL_BENCH_DIR` if that is set: it must be on a disk,
+    for a sync in memory costs nothing."""
+    where = os.environ.get("AWL_BENCH_DIR") or None
+    with tempfile.TemporaryDirectory(prefix="awl-bench-", dir=where) as name:
+        yield Path(name)
+
+
+def fill(root: Path, sessions: int, texts: Callable[[int], list[str]]) -> None:
+    """Sessions in twenty directories. What is measured does not depend on syncs."""
+    with patch("awl.log.file.sync"), patch("os.fsync"):
+        for number in range(sessions):
+            session = Session.create(
+                root, f"/home/dev/{number % 20}", ModelRef("anthropic", "claude-1")
+            )
+            made: list[Entry] = []
+            for n, text in enumerate(texts(number)):
+                made.append(session.message_entry(text_message(("user", "assistant")[n % 2], text)))
+            session.append_many(made)
+            session.close()
 
 
 def write_log(root: Path, entries: int, *, condensed: bool = False, seed: int = 1) -> Path:

@@ -33,7 +33,8 @@ class Peer:
         return len([json.loads(body) for (body,) in rows])
 
     def fork(self) -> None:
-        self.db.execute("INSERT INTO said (session, body) SELECT 'two', body FROM said")
+        copied = "SELECT 'two', body FROM said WHERE session = 'one'"
+        self.db.execute(f"INSERT INTO said (session, body) {copied}")
 
     def sessions(self, count: int) -> None:
         with self.db:

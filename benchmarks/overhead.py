@@ -1,10 +1,10 @@
-"""The agent's own time: `uv run python benchmarks/agent.py [turn] [screen]`.
+"""The agent's own time, in a turn and at a terminal.
 
-`turn`: a model in this process that answers at once, so that all time is awl's: microseconds a
-streamed token and a tool call, beside what the bare stream and the log's writes take in the same
-run. `screen`: awl at a real terminal asks a server on loopback; each token carries the time of its
-sending, so the delay until it stands on the screen can be read there. Then a command prints 10,000
-lines, and another prints without end until Ctrl-C.
+In a turn a model in this process answers at once, so that all time is awl's: for a streamed token
+and for a tool call, beside what the bare stream takes and what the syncs of its lines take. At a
+terminal awl asks a server on loopback; each token carries the time of its sending, so the delay
+until it stands on the screen can be read there. Then a command prints 10,000 lines, and another
+prints without end until Ctrl-C.
 """
 
 from __future__ import annotations
@@ -17,17 +17,16 @@ import os
 import pty
 import re
 import select
-import statistics
 import struct
 import subprocess
 import sys
-import tempfile
 import termios
 import threading
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from statistics import median
 from typing import Any
 from unittest.mock import patch
 
@@ -36,6 +35,8 @@ from awl.conversation import ModelRef, Text, ToolUse
 from awl.providers import Completed, Request, StreamEvent, TextDelta, ToolSpec
 from awl.session import Session
 from awl.tools import ToolContext, ToolOutcome
+from benchmarks.corpus import folder
+from benchmarks.figures import Figure, Found, over, plain
 
 MODEL = ModelRef("instant", "instant")
 TOKENS = 5_000
@@ -46,6 +47,7 @@ class Instant:
     """A model that answers at once: a call for each answer but the last, then `TOKENS` tokens."""
 
     context_window = 0
+    takes_tools = True
     ref = MODEL
 
     def __init__(self, calls: int, tokens: int) -> None:
@@ -100,25 +102,25 @@ async def _bare(tokens: int) -> float:
     return time.perf_counter() - begun
 
 
-def turn() -> None:
+def measure(quick: bool) -> Found:
+    return Found([*_in_a_turn(3 if quick else 9), *_at_a_terminal()])
+
+
+def _in_a_turn(times: int) -> list[Figure]:
     tokens, bare, calls, unsynced = [], [], [], []
-    with tempfile.TemporaryDirectory() as name:
-        root = Path(name)
-        for _ in range(5):
+    with folder() as root:
+        for _ in range(times):
             base = asyncio.run(_turn(0, 1, root))
             tokens.append((asyncio.run(_turn(0, TOKENS, root)) - base) / TOKENS)
             bare.append(asyncio.run(_bare(TOKENS)) / TOKENS)
             calls.append((asyncio.run(_turn(CALLS, 1, root)) - base) / CALLS)
             with patch("awl.log.file.sync"):
                 unsynced.append((asyncio.run(_turn(CALLS, 1, root)) - base) / CALLS)
-    print(
-        f"a streamed token: {1e6 * min(tokens):.1f} µs of awl"
-        f" (the bare stream: {1e6 * min(bare):.1f} µs)"
-    )
-    print(
-        f"a tool call: {1e6 * min(calls):.0f} µs of awl, of which"
-        f" {1e6 * (min(calls) - min(unsynced)):.0f} µs are the syncs of its three lines"
-    )
+    synced = median(calls) - median(unsynced)
+    return [
+        over("awl's time for a streamed token", median(tokens), "the stream", median(bare), None),
+        over("awl's time for a tool call", median(calls), "the syncs of its 3 lines", synced, None),
+    ]
 
 
 # -- at a terminal ---------------------------------------------------------------------------------
@@ -172,63 +174,66 @@ class _Model(BaseHTTPRequestHandler):
         self._chunk(b"")
 
 
-def screen() -> None:
+def _at_a_terminal() -> list[Figure]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Model)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    with tempfile.TemporaryDirectory() as name:
-        home = Path(name)
-        config = home / "config.toml"
-        config.write_text(
-            '[agent]\nprovider = "here"\n[[llm.providers]]\nname = "here"\ntype = "openai"\n'
-            f'model = "m"\nbase_url = "http://127.0.0.1:{server.server_address[1]}/v1"\n'
-        )
-        env = {"AWL_CONFIG": str(config), "AWL_SESSION_DIR": str(home / "s"), "TERM": "xterm"}
-        ours, theirs = pty.openpty()
-        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
-        process = subprocess.Popen(
-            [sys.executable, "-m", "awl", "-y"],
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-            cwd=home,
-            env={**os.environ, **env},
-            preexec_fn=_take_terminal,
-        )
-        os.close(theirs)
-        try:
-            _until(ours, PROMPT)
-            os.write(ours, b"hello\r")
-            delays = _delays(ours, 100)
-            _until(ours, PROMPT)
-            print(
-                f"a token on the screen after its sending: first {1e3 * delays[0]:.1f} ms,"
-                f" median {1e3 * statistics.median(delays):.1f} ms,"
-                f" longest {1e3 * max(delays):.1f} ms"
-            )
-            os.write(ours, b"count\r")
-            _until(ours, "seq 1 10000")
-            begun = time.perf_counter()
-            _delays(ours, 1)
-            print(
-                "from a command that prints 10,000 lines to the answer behind it:"
-                f" {1e3 * (time.perf_counter() - begun):.0f} ms"
-            )
-            _until(ours, PROMPT)
-            os.write(ours, b"flood\r")
-            _until(ours, "yes")
-            time.sleep(1)
-            begun = time.perf_counter()
-            os.write(ours, b"\x03")
-            _until(ours, PROMPT)
-            print(
-                "from Ctrl-C, while a command prints without end, to the prompt:"
-                f" {1e3 * (time.perf_counter() - begun):.0f} ms"
-            )
-        finally:
-            process.kill()
-            process.wait()
-            os.close(ours)
-            server.shutdown()
+    _Model.asked = 0
+    with folder() as home, _awl_at_a_terminal(home, server.server_address[1]) as terminal:
+        _until(terminal, PROMPT)
+        os.write(terminal, b"hello\r")
+        delays = _delays(terminal, 100)
+        _until(terminal, PROMPT)
+        os.write(terminal, b"count\r")
+        _until(terminal, "seq 1 10000")
+        begun = time.perf_counter()
+        _delays(terminal, 1)
+        counted = time.perf_counter() - begun
+        _until(terminal, PROMPT)
+        os.write(terminal, b"flood\r")
+        _until(terminal, "yes")
+        time.sleep(1)
+        begun = time.perf_counter()
+        os.write(terminal, b"\x03")
+        _until(terminal, PROMPT)
+        stopped = time.perf_counter() - begun
+    server.shutdown()
+    server.server_close()
+    sent = "from a token's sending to the screen"
+    return [
+        plain(f"{sent}, the first", delays[0], 5e-3),
+        plain(f"{sent}, the median of {len(delays)}", median(delays), 5e-3),
+        plain("a command that prints 10,000 lines, to the answer behind it", counted),
+        plain("Ctrl-C while a command prints without end, to the prompt", stopped),
+    ]
+
+
+@contextlib.contextmanager
+def _awl_at_a_terminal(home: Path, port: int) -> Iterator[int]:
+    """awl at a terminal of its own, whose other end is given."""
+    config = home / "config.toml"
+    config.write_text(
+        '[agent]\nprovider = "here"\n[[llm.providers]]\nname = "here"\ntype = "openai"\n'
+        f'model = "m"\nbase_url = "http://127.0.0.1:{port}/v1"\n'
+    )
+    env = {"AWL_CONFIG": str(config), "AWL_SESSION_DIR": str(home / "s"), "TERM": "xterm"}
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "awl", "-y"],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        cwd=home,
+        env={**os.environ, **env},
+        preexec_fn=_take_terminal,
+    )
+    os.close(theirs)
+    try:
+        yield ours
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
 
 
 def _take_terminal() -> None:
@@ -261,9 +266,3 @@ def _read(fd: int) -> str:
     with contextlib.suppress(OSError):
         return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", os.read(fd, 65536).decode("utf-8", "replace"))
     return ""
-
-
-if __name__ == "__main__":
-    wanted = sys.argv[1:] or ["turn", "screen"]
-    for what in wanted:
-        {"turn": turn, "screen": screen}[what]()

@@ -1,0 +1,3 @@
+"""Kimi CLI, of which only the command is measured."""
+
+NEEDS = ("kimi-cli",)
