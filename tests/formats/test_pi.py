@@ -197,6 +197,15 @@ def test_version_2_calls_custom_messages_by_another_name(tmp_path: Path) -> None
     assert (note.kind, note.text) == ("pi:hookMessage", "psst")
 
 
+def test_a_time_that_utc_has_no_year_for_is_none(tmp_path: Path) -> None:
+    said = {"role": "user", "content": [{"type": "text", "text": "one"}]}
+    early = "0001-01-01T00:00:00+02:00"
+    file = File(version=3, timestamp=early).add("message", message=said, timestamp=early)
+    landed = land(file.write(tmp_path / "pi"), PI, tmp_path / "awl")
+    assert [item.message.text for item in landed.state.items] == ["one"]
+    assert_sound(landed)
+
+
 def test_there_can_be_several_roots(tmp_path: Path) -> None:
     file = File(version=3).say("user", "one").say("assistant", "two")
     file.say("user", "three", parent=None).say("assistant", "four")

@@ -21,6 +21,7 @@ import msgspec
 from awl.errors import AwlError
 from awl.formats.format import Damaged, Head, Report
 from awl.log.line import loads, without_lone_surrogates
+from awl.log.names import written
 from awl.log.scan import BOM
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -295,18 +296,13 @@ def time_of(given: object) -> str:
         if len(given) == 24 and given[23] == "Z" and given[19] == ".":
             return given
         try:
-            return _iso(datetime.fromisoformat(given))
-        except ValueError:
+            return written(datetime.fromisoformat(given))
+        except (ValueError, OverflowError):
             return ""
     if isinstance(given, int | float) and not isinstance(given, bool):
         try:
             seconds = given / 1000 if abs(given) > 1e11 else given
-            return _iso(datetime.fromtimestamp(seconds, UTC))
+            return written(datetime.fromtimestamp(seconds, UTC))
         except (ValueError, OverflowError, OSError):
             return ""
     return ""
-
-
-def _iso(moment: datetime) -> str:
-    moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -33,6 +33,7 @@ from awl.index.places import KINDS, Places
 from awl.index.rows import Taken, unpacked
 from awl.index.sqlite import Damaged, writing
 from awl.index.texts import Doc, Needle, fold, words
+from awl.log.names import TIMESTAMP
 
 KEY: Final = 32
 """Bits of a doc's number that count within its session."""
@@ -57,7 +58,6 @@ _ROLES: Final = ("user", "assistant", "tool", "system", "title", "label", "summa
 _HEX: Final = re.compile(r"[0-9a-f]{8}")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
-_MILLISECONDS: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 
 _LOW: Final = (1 << KEY) - 1
 _TEXTS: Final = "SELECT doc, text, checksum FROM messages WHERE doc BETWEEN ? AND ? ORDER BY doc"
@@ -210,7 +210,7 @@ def _packed(doc: Doc) -> bytes:
     entry: int | str = int(doc.entry_id, 16) if _HEX.fullmatch(doc.entry_id) else doc.entry_id
     role: int | str = _ROLES.index(doc.role) if doc.role in _ROLES else doc.role
     moment: int | str = doc.timestamp
-    if _MILLISECONDS.fullmatch(doc.timestamp):
+    if TIMESTAMP.fullmatch(doc.timestamp):
         with contextlib.suppress(ValueError):
             moment = (datetime.fromisoformat(doc.timestamp) - _EPOCH) // _MILLISECOND
     data = _encode((doc.seq, entry, role, moment))

@@ -19,7 +19,10 @@ _ID: Final = r"[0-9A-Za-z][0-9A-Za-z._-]{0,99}"
 _NAME: Final = re.compile(
     rf"(\d{{4}}-\d\d-\d\d)T(\d\d)-(\d\d)-(\d\d)-(\d{{3}})Z_({_ID})\.jsonl", re.ASCII
 )
-_TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", re.ASCII)
+
+TIMESTAMP: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", re.ASCII)
+"""How entries have times: ISO 8601 in UTC, to the millisecond."""
+
 _LONGEST_FOLDER: Final = 200  # bytes; file systems allow 255
 
 
@@ -31,7 +34,7 @@ class LogName(msgspec.Struct, frozen=True):
 
 
 def now() -> str:
-    """The time as entries have it: ISO 8601 in UTC, to the millisecond."""
+    """The time as entries have it."""
     seconds, within = divmod(time.time_ns(), 1_000_000_000)
     return f"{_to_the_second(seconds)}.{within // 1_000_000:03}Z"
 
@@ -39,16 +42,22 @@ def now() -> str:
 def in_utc(timestamp: str) -> str:
     """A logged time as `now` gives it, so that times compare as texts: other programs write theirs
     with an offset, or without milliseconds. What is no time stays as it is."""
-    if _TIME.fullmatch(timestamp):
+    if TIMESTAMP.fullmatch(timestamp):
         return timestamp
     try:
-        moment = datetime.fromisoformat(timestamp)
-        if moment.tzinfo is None:
-            moment = moment.replace(tzinfo=UTC)
-        moment = moment.astimezone(UTC)
+        return written(datetime.fromisoformat(timestamp))
     except (ValueError, OverflowError):
         return timestamp
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03}Z".rjust(24, "0")
+
+
+def written(moment: datetime) -> str:
+    """A moment as entries have it; one without a zone is meant in UTC.
+
+    Raises:
+        OverflowError: it lies outside what UTC has years for.
+    """
+    moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 @functools.lru_cache(maxsize=1)
