@@ -5,11 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
-from unittest.mock import patch
 
-from awl.conversation import ModelRef, text_message
 from awl.store.files import Store
-from benchmarks.corpus import folder
+from benchmarks.corpus import fill, folder
 from benchmarks.figures import Curve, Figure, Found, in_turns, medians, ratio
 
 FLOOR = "copy of the bytes + fsync"
@@ -37,18 +35,11 @@ def measure(quick: bool) -> Found:
 def _forked(count: int, times: int) -> dict[str, float]:
     with folder() as name:
         store = Store(name / "sessions")
-        session = store.create(str(name), ModelRef("anthropic", "claude-1"))
-        said = ("user", "assistant")
-        with patch("awl.log.file.sync"):
-            session.append_many(
-                [
-                    session.message_entry(text_message(said[n % 2], "word " * 90))
-                    for n in range(count)
-                ]
-            )
-        session.close()
-        log = session.path
-        store.list()
+        fill(store.root, 1, lambda _: ["word " * 90] * count)
+        (session,) = store.list().sessions
+        log = Path(session.path)
+        with log.open("rb") as made:  # nothing of it is left for the floor's sync or for ours
+            os.fsync(made.fileno())
         before = {*log.parent.iterdir()}
 
         def remove() -> None:
