@@ -147,7 +147,6 @@ def with_log(root: Path, before: Logless, cwd: str, hold: Hold) -> Session:
         created=before.created,
         opening=(_legacy(before),),
     )
-    assert isinstance(session, _Held)
     session.hold = hold
     return session
 

@@ -13,7 +13,7 @@ import shutil
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, Self
 
 import msgspec
 
@@ -111,7 +111,7 @@ class Session:
         session_id: str | None = None,
         created: str | None = None,
         opening: Sequence[Entry] = (),
-    ) -> Session:
+    ) -> Self:
         """A new session. Its file appears with the first append.
 
         Args:

@@ -12,7 +12,8 @@ from typing import Final
 if sys.platform != "win32":
     import fcntl
 
-_CLOEXEC: Final = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+CLOEXEC: Final = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+"""What every descriptor of awl is opened with, where the system has it."""
 
 
 def create_private(path: Path, flags: int = os.O_WRONLY) -> int:
@@ -21,7 +22,7 @@ def create_private(path: Path, flags: int = os.O_WRONLY) -> int:
     Raises:
         FileExistsError: the name is taken.
     """
-    fd = os.open(path, flags | os.O_CREAT | os.O_EXCL | _CLOEXEC, 0o600)
+    fd = os.open(path, flags | os.O_CREAT | os.O_EXCL | CLOEXEC, 0o600)
     if hasattr(os, "fchmod"):
         try:
             os.fchmod(fd, 0o600)
@@ -55,7 +56,7 @@ def sync_directory(directory: Path) -> None:
     """Make the names in a directory durable."""
     if sys.platform == "win32":
         return
-    fd = os.open(directory, os.O_RDONLY | _CLOEXEC)
+    fd = os.open(directory, os.O_RDONLY | CLOEXEC)
     try:
         os.fsync(fd)
     except OSError as error:

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from awl.errors import SessionBusy
-from awl.log.durable import create_private, write_all
+from awl.log.durable import CLOEXEC, create_private, write_all
 from awl.log.names import now
 
 if sys.platform == "win32":
@@ -27,8 +27,6 @@ LOCK_PATIENCE: Final = 0.25
 
 # On Windows locked bytes cannot be read by others: the lock lies far past the end of any log.
 _WINDOWS_LOCK_AT: Final = 1 << 62
-
-_CLOEXEC: Final = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
 
 class Owner(msgspec.Struct, frozen=True):
@@ -67,7 +65,7 @@ def read_owner(log: Path) -> Owner:
 def is_locked(path: Path) -> bool:
     """Whether some process holds the log open for writing. The log is not touched."""
     try:
-        fd = os.open(path, os.O_RDONLY | _CLOEXEC)
+        fd = os.open(path, os.O_RDONLY | CLOEXEC)
     except OSError:
         return False
     try:
@@ -91,7 +89,7 @@ def open_locked(path: Path, patience: float | None = None) -> int:
     """
     deadline = time.monotonic() + (LOCK_PATIENCE if patience is None else patience)
     while True:
-        fd = os.open(path, os.O_RDWR | os.O_APPEND | _CLOEXEC)
+        fd = os.open(path, os.O_RDWR | os.O_APPEND | CLOEXEC)
         try:
             lock(fd)
             # Between open and lock the path may have come to name another file.

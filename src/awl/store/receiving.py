@@ -102,9 +102,10 @@ def is_own(path: Path) -> bool:
                 continue
             if found.get("type") == "session":
                 return "version" in found and "model" in found
-            named = parse_log_name(path.name) is not None
-            if number > 0 or not named:
-                return number > 0 and named and "seq" in found and "parentId" in found
+            if parse_log_name(path.name) is None:
+                return False
+            if number > 0:  # the first line may be a header that lost what it said
+                return "seq" in found and "parentId" in found
     return False
 
 
