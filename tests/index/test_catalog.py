@@ -274,24 +274,32 @@ def test_where_no_index_can_be_the_logs_are_read(store: Store, barred: str) -> N
     assert len(store.notices) == len({*store.notices})
 
 
+def on_a_read_only_disk(root: Path, code: str) -> str:
+    """What a program prints that is given a folder on a real read-only file system."""
+    in_namespace = ["unshare", "-rm", "sh", "-c"]
+    mount = 'mount --bind "$1" "$1" && mount -o remount,ro,bind "$1"'
+    allowed = subprocess.run([*in_namespace, mount, "sh", root], capture_output=True, check=False)
+    if allowed.returncode:
+        pytest.skip("private mounts are not allowed here")
+    done = subprocess.run(
+        [*in_namespace, f'{mount} && exec "$2" -c "$3" "$1"', "sh", root, sys.executable, code],
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
 def test_a_disk_that_cannot_be_written_is_read(store: Store) -> None:
-    """On a real read-only file system, where this system lets a test have one."""
     put(store, 1, "found")
     code = (
         "import sys; from pathlib import Path; from awl.store.files import Store;"
         "s = Store(Path(sys.argv[1])); print([i.title for i in s.list().sessions]);"
         "print(len(s.search('found').hits)); print(*s.notices)"
     )
-    script = 'mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" && exec "$2" -c "$3" "$1"'
-    done = subprocess.run(
-        ["unshare", "-rm", "sh", "-c", script, "sh", store.root, sys.executable, code],
-        capture_output=True,
-        text=True,
-    )
-    if done.returncode:
-        pytest.skip("no private mounts here")
-    assert done.stdout.startswith("['found']\n1\n")
-    assert "the logs are read instead" in done.stdout
+    told = on_a_read_only_disk(store.root, code)
+    assert told.startswith("['found']\n1\n")
+    assert "the logs are read instead" in told
     assert not (store.root / ".awl").exists()
 
 
@@ -321,16 +329,7 @@ def test_on_a_disk_that_cannot_be_written_numbers_and_conversations_are_found(
         "try: s.catalog.conversations.trash('x', 'now')\n"
         "except Unusable as error: print(error)\n"
     )
-    script = 'mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" && exec "$2" -c "$3" "$1"'
-    done = subprocess.run(
-        ["unshare", "-rm", "sh", "-c", script, "sh", copy, sys.executable, code],
-        capture_output=True,
-        text=True,
-    )
-    if "permitted" in done.stderr or "unshare" in done.stderr:
-        pytest.skip("no private mounts here")
-    assert not done.stderr
-    listed, found, *notices = done.stdout.splitlines()
+    listed, found, *notices = on_a_read_only_disk(copy, code).splitlines()
     assert listed == "[('logged', 1), ('new there', None), ('kept in words', 2)]"
     assert found == f"{ {'0' * 36: []} } {path.name} 1"
     assert [line for line in notices if "new sessions get no numbers" in line]
