@@ -21,6 +21,8 @@ import pytest
 from running import JSON, LIMIT, Awl, call, kind, say, until
 from terminals import Terminal
 
+from .endings import check_told, check_went_on, complete
+
 SEED = int(os.environ.get("AWL_KILL_SEED", "20260425"))
 
 # A request is answered by what was said last, so that a turn looks the same however the one before
@@ -76,11 +78,7 @@ class Tally:
 
 def acknowledged(awl: Awl) -> dict[Path, bytes]:
     """What each log holds for sure: its complete lines."""
-    found = {}
-    for log in awl.logs:
-        data = log.read_bytes()
-        found[log] = data[: data.rfind(b"\n") + 1]
-    return found
+    return {log: complete(log.read_bytes()) for log in awl.logs}
 
 
 def check(awl: Awl, before: dict[Path, bytes], tally: Tally) -> None:
@@ -93,43 +91,11 @@ def check(awl: Awl, before: dict[Path, bytes], tally: Tally) -> None:
         tally.moments["nothing yet"] += 1
         return
     (log,) = killed
-    complete, _, rest = killed[log].rpartition(b"\n")
-    if complete:
-        tally.moments[kind(json.loads(complete.rpartition(b"\n")[2]))] += 1
+    if lines := complete(killed[log]):
+        tally.moments[kind(json.loads(lines.splitlines()[-1]))] += 1
     done = awl("--resume", awl_id(log), "-p", "PING")
     assert done.out == "pong\n"
-    after = log.read_bytes()
-    assert after.startswith(complete + b"\n" if complete else b"")
-    torn = b"".join(path.read_bytes() for path in sorted(log.parent.glob("*.torn-*")))
-    if rest and not after.startswith(killed[log]):
-        tally.torn += 1
-        assert torn.endswith(rest), "torn bytes were lost"
-    entries = [json.loads(line) for line in after[:-1].split(b"\n")]
-    assert [entry["seq"] for entry in entries[1:]] == [*range(1, len(entries))]
-    assert [kind(entry) for entry in entries[-3:]] == ["user", "assistant", "end"]
-    assert len({entry["id"] for entry in entries}) == len(entries)
-    before_id = None
-    for entry in entries[1:]:
-        assert entry["parentId"] == before_id
-        before_id = entry["id"]
-
-
-def check_told(awl: Awl, told: bytes) -> None:
-    """What awl said to be in the log is there."""
-    events = [json.loads(line) for line in told[: told.rfind(b"\n") + 1].splitlines()]
-    text = "".join(log.read_text(errors="replace") for log in awl.logs)
-    for event in events:
-        match event["type"]:
-            case "turn_started":
-                assert f'"turnId":{event["turn_id"]},' in text
-            case "answer_completed":
-                assert f'"id":"{event["entry_id"]}"' in text
-            case "tool_started" | "tool_finished":
-                wanted = "toolCall" if event["type"] == "tool_started" else "toolResult"
-                assert any(
-                    f'"toolUseId":"{event["tool_use_id"]}"' in line and f'"{wanted}"' in line
-                    for line in text.splitlines()
-                ), event
+    tally.torn += check_went_on(log, killed[log])
 
 
 def awl_id(log: Path) -> str:

@@ -8,7 +8,6 @@ not before it. `pytest --long tests/crash` ends two thousand of them.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import pty
 import random
@@ -18,10 +17,11 @@ import time
 from pathlib import Path
 
 import pytest
-from running import JSON, Awl, call, kind, say
+from running import JSON, Awl, call, say
 from zygote import Fork, Forks
 
 from .conftest import Figures
+from .endings import check_told, check_went_on, complete
 
 SEED = int(os.environ.get("AWL_KILL_SEED", "20260425"))
 SIGNALS = ("SIGKILL", "SIGKILL", "SIGTERM", "SIGHUP")
@@ -52,17 +52,14 @@ ROUNDS: list[JSON] = [
 ]
 
 
-def complete(awl: Awl) -> bytes:
-    """The complete lines of the only log there is."""
-    if not awl.logs:
-        return b""
-    data = awl.log.read_bytes()
-    return data[: data.rfind(b"\n") + 1]
+def acknowledged(awl: Awl) -> bytes:
+    """What the only log that there is holds for sure."""
+    return complete(awl.log.read_bytes()) if awl.logs else b""
 
 
 def end(awl: Awl, running: Fork, name: str) -> tuple[bytes, bool]:
     """End a process; what its log held for sure just before, and whether it had not ended."""
-    before = complete(awl)
+    before = acknowledged(awl)
     with contextlib.suppress(ProcessLookupError):
         running.signal(name)
     code = running.wait()
@@ -104,13 +101,7 @@ def in_a_pipe(
     out, err = Path(f"{running.out}.out"), Path(f"{running.out}.err")
     told = out.read_bytes() if out.exists() else b""  # a signal may come before there is anything
     assert not err.exists() or "Traceback" not in err.read_text()
-    held = complete(awl).decode()
-    for line in told[: told.rfind(b"\n") + 1].splitlines():
-        event = json.loads(line)
-        if event["type"] == "turn_started":
-            assert f'"turnId":{event["turn_id"]},' in held
-        elif event["type"] == "answer_completed":
-            assert f'"id":"{event["entry_id"]}"' in held
+    check_told(awl, told)
     return ended
 
 
@@ -121,20 +112,9 @@ def goes_on(awl: Awl, forks: Forks, before: bytes) -> None:
         return
     killed = awl.log.read_bytes()
     assert killed.startswith(before), "acknowledged lines are lost"
-    lines, rest = killed[: killed.rfind(b"\n") + 1], killed[killed.rfind(b"\n") + 1 :]
     done = forks(awl, "--resume", awl.log.stem.split("_", 1)[1], "-p", "PING")
     assert done.out == "pong\n"
-    after = awl.log.read_bytes()
-    assert after.startswith(lines)
-    if rest and not after.startswith(killed):
-        torn = [path.read_bytes() for path in awl.log.parent.glob("*.torn-*")]
-        assert rest in torn, "torn bytes were lost"
-    entries = awl.entries()
-    assert [entry["seq"] for entry in entries[1:]] == [*range(1, len(entries))]
-    assert [kind(entry) for entry in entries[-3:]] == ["user", "assistant", "end"]
-    ids = [entry["id"] for entry in entries[1:]]
-    assert len(set(ids)) == len(ids)
-    assert [entry["parentId"] for entry in entries[1:]] == [None, *ids[:-1]]
+    check_went_on(awl.log, killed)
 
 
 def end_many(folder: Path, forks: Forks, count: int, seed: int, figures: Figures) -> None:
