@@ -89,6 +89,16 @@ def test_a_kill_at_any_operation_and_then_a_power_loss_lose_nothing(
 
 @pytest.mark.long
 @pytest.mark.timeout(3600)
+def test_a_deletion_that_was_killed_and_is_done_again_loses_nothing(figures: Figures) -> None:
+    """At every moment, in a minute: what may be where depends on two processes here."""
+    with scratch() as folder:
+        judge = Judge(folder, every=0, most=2)
+        judge.kills(SCENARIOS["deleting"], THEN["deleting"])
+    figures += judge.tally
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("seed", range(20))
 def test_a_power_loss_in_a_random_session_loses_nothing(seed: int, figures: Figures) -> None:
     with scratch() as folder:

@@ -105,7 +105,7 @@ class OnBadDisk(Play):
         self.sessions_open.remove(session)
 
     def append(self, session: Session, *entries: Entry) -> None:
-        while True:
+        for _ in range(4 * max(RUNS)):
             try:
                 session.append_many(entries)
             except NotSaved as error:
@@ -117,6 +117,7 @@ class OnBadDisk(Play):
                 self.told(session)
             self.accepted += entries
             return
+        raise AssertionError("the disk works again, and it is refused all the same")
 
     def told(self, session: Session) -> None:
         assert session._log is not None

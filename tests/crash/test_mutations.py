@@ -154,14 +154,15 @@ MISTAKES = [
         "    for folder in (root / place.name, place):\n",
         "    for folder in ():\n",
         STATES,
-        "kill_and_then and deleting",
+        "killed_and_is_done_again",
     ),
     Mistake(
         "the seqs of lost lines are used again",
         "log/file.py",
         "            lost_lines=lost_lines(self.path),\n",
         "            lost_lines=0,\n",
-        "tests/test_session.py",
+        "tests/test_state.py",
+        "uses_no_seq_twice",
     ),
     Mistake(
         "nobody takes the lock",
@@ -184,7 +185,13 @@ def run_with(mistake: Mistake | None, folder: Path, caught_by: str, chosen: str)
         assert text.count(mistake.old) == 1, f"{mistake.what}: the source is not as it was"
         module.write_text(text.replace(mistake.old, mistake.new))
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider"]
-    command += ["--timeout", "120", str(ROOT / caught_by), *(["-k", chosen] if chosen else [])]
+    command += [
+        "--long",
+        "--timeout",
+        "120",
+        str(ROOT / caught_by),
+        *(["-k", chosen] if chosen else []),
+    ]
     environ = {**os.environ, "PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"}
     ended = subprocess.run(
         command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=600

@@ -137,6 +137,15 @@ def test_torn_tails_and_what_a_killed_process_left_are_notes(log: Path) -> None:
     assert {finding.file: finding.text for finding in checked.findings} == left
 
 
+def test_what_is_no_file_is_no_torn_tail_whatever_its_name(log: Path) -> None:
+    torn = log.with_name(log.name + ".torn-2026-04-25T17-40-15-99")
+    os.mkfifo(f"{torn}0Z")
+    Path(f"{torn}1Z").symlink_to("/dev/zero")
+    Path(f"{torn}2Z").symlink_to("nowhere")
+    Path(f"{torn}3Z").mkdir()
+    assert verify(log).findings == ()
+
+
 def test_the_owner_of_a_session_is_named_once_it_is_gone(log: Path) -> None:
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()

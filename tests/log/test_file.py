@@ -623,6 +623,19 @@ def test_a_file_without_an_object_is_no_session_and_is_not_touched(
     assert not is_locked(path)
 
 
+def test_what_is_no_file_is_no_torn_tail_whatever_its_name(tmp_path: Path) -> None:
+    path = a_log(tmp_path, WHOLE)
+    torn = path.with_name(f"{NAME}.torn-2026-04-25T17-40-15-99")
+    os.mkfifo(f"{torn}0Z")
+    Path(f"{torn}1Z").symlink_to("/dev/zero")
+    Path(f"{torn}2Z").symlink_to("nowhere")
+    Path(f"{torn}3Z").mkdir()
+    Path(f"{torn}4Z").write_bytes(b"a line\n")
+    log = LogFile.open(path)
+    log.close()
+    assert (torn_bytes(path), log.recovery.lost_lines) == ([b"a line\n"], 1)
+
+
 def test_torn_names_that_are_taken_are_never_written_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -34,13 +34,14 @@ class Folder:
         """
         self.path = path
         with os.scandir(path) as found:
-            self.names = sorted(item.name for item in found)
+            plain = {item.name: item.is_file(follow_symlinks=False) for item in found}
+        self.names = sorted(plain)
         self._torn: dict[str, list[Path]] = {}
         self._unborn: dict[str, list[Path]] = {}
         for name in self.names:
             if unborn := _UNBORN.fullmatch(name):
                 self._unborn.setdefault(unborn[1], []).append(path / name)
-            elif ".jsonl.torn-" in name:
+            elif ".jsonl.torn-" in name and plain[name]:
                 log = name[: name.index(".jsonl.torn-") + len(".jsonl")]
                 self._torn.setdefault(log, []).append(path / name)
 

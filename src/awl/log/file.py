@@ -260,10 +260,17 @@ class LogFile:
 
 
 def torn_files(log: Path) -> list[Path]:
-    """The torn tails that were cut from a log, oldest first."""
+    """The torn tails that were cut from a log, oldest first.
+
+    Links, pipes and folders of such names are none: awl makes files, and a pipe never ends.
+    """
     prefix = log.name + ".torn-"
     with os.scandir(log.parent) as found:
-        return sorted(Path(item.path) for item in found if item.name.startswith(prefix))
+        return sorted(
+            Path(item.path)
+            for item in found
+            if item.name.startswith(prefix) and item.is_file(follow_symlinks=False)
+        )
 
 
 def lost_lines(log: Path) -> int:
