@@ -6,6 +6,7 @@ And at no moment is the session lost: it is killed at every step, and run again.
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sqlite3
 import subprocess
@@ -358,6 +359,14 @@ def test_an_open_session_is_refused_and_nothing_is_done(place: Place) -> None:
         place.redact()
     assert (place.log.read_bytes(), child.read_bytes()) == before
     session.close()
+    place.redact()
+    assert holding(place.root) == []
+
+
+def test_pipes_among_what_it_looks_through_stop_nobody(place: Place) -> None:
+    os.mkfifo(place.root / ".awl" / "prompts.old")
+    os.mkfifo(f"{place.log}.torn-2026-04-25T17-40-15-990Z")
+    os.mkfifo(place.log.with_name(f"{place.log.name}.owner"))
     place.redact()
     assert holding(place.root) == []
 

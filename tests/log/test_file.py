@@ -321,6 +321,15 @@ def test_whatever_the_owner_file_holds_is_a_hint_at_most(tmp_path: Path, content
     assert read_owner(path) == Owner()
 
 
+def test_an_owner_file_that_never_ends_is_not_waited_for(tmp_path: Path) -> None:
+    path = a_log(tmp_path, WHOLE)
+    os.mkfifo(owner_path(path))
+    assert read_owner(path) == Owner()
+    owner_path(path).unlink()
+    owner_path(path).symlink_to("/dev/zero")
+    assert read_owner(path) == Owner()
+
+
 def test_the_owner_file_cannot_be_made_to_write_elsewhere(tmp_path: Path) -> None:
     path, target = a_log(tmp_path, WHOLE), tmp_path / "target"
     target.write_text("precious")

@@ -395,7 +395,9 @@ def _prompt_files(root: Path) -> list[Path]:
     folder = root / ".awl"
     if not folder.is_dir():
         return []
-    return sorted(path for path in folder.iterdir() if path.name.split(".")[0] == _PROMPTS)
+    return sorted(
+        path for path in folder.iterdir() if path.name.split(".")[0] == _PROMPTS and path.is_file()
+    )
 
 
 def _history_without(data: bytes, pattern: Pattern) -> bytes:

@@ -57,7 +57,12 @@ def name_owner(log: Path) -> None:
 def read_owner(log: Path) -> Owner:
     """Who says that they hold a log; all None when nobody does."""
     try:
-        return msgspec.json.decode(owner_path(log).read_bytes()[:4096], type=Owner)
+        # Somebody's pipe of that name must not be waited for.
+        hint = os.open(owner_path(log), os.O_RDONLY | CLOEXEC | getattr(os, "O_NONBLOCK", 0))
+        try:
+            return msgspec.json.decode(os.read(hint, 4096), type=Owner)
+        finally:
+            os.close(hint)
     except (OSError, msgspec.MsgspecError, ValueError, RecursionError):
         return Owner()
 
