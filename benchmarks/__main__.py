@@ -37,7 +37,7 @@ MEASURES = {
 }
 EXAMPLES = """
 Examples:
-  python -m benchmarks --quick              all of it, smaller, in about a minute
+  python -m benchmarks --quick              all of it, smaller, in about three minutes
   python -m benchmarks --only append        one measure
   python -m benchmarks --write              all, and into docs/performance.md with plots
 
