@@ -150,7 +150,7 @@ class Judge:
 
     def _is_new(self, tree: Tree, kept: Kept) -> bool:
         state = digest(tree)
-        promised = hash((repr(kept.logs), repr(kept.files), repr(kept.torn)))
+        promised = hash(repr(kept))  # all of it: the same disk may break a promise that is newer
         new = (state, promised) not in self._judged
         self._judged.add((state, promised))
         self.tally.states.add(state)

@@ -89,11 +89,12 @@ def test_a_kill_at_any_operation_and_then_a_power_loss_lose_nothing(
 
 @pytest.mark.long
 @pytest.mark.timeout(3600)
-def test_a_deletion_that_was_killed_and_is_done_again_loses_nothing(figures: Figures) -> None:
-    """At every moment, in a minute: what may be where depends on two processes here."""
+@pytest.mark.parametrize("name", THEN)
+def test_what_another_process_does_after_a_kill_loses_nothing(name: str, figures: Figures) -> None:
+    """At every moment, with few states of each: a minute where all of them take many."""
     with scratch() as folder:
         judge = Judge(folder, every=0, most=2)
-        judge.kills(SCENARIOS["deleting"], THEN["deleting"])
+        judge.kills(SCENARIOS[name], THEN[name])
     figures += judge.tally
 
 

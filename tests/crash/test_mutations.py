@@ -98,7 +98,7 @@ MISTAKES = [
         "            sync(fd)\n",
         "            pass\n",
         STATES,
-        "kill_and_then and turn",
+        "another_process and turn",
     ),
     Mistake(
         "a blob is not synced before a line names it",
@@ -154,7 +154,7 @@ MISTAKES = [
         "    for folder in (root / place.name, place):\n",
         "    for folder in ():\n",
         STATES,
-        "killed_and_is_done_again",
+        "another_process and deleting",
     ),
     Mistake(
         "the seqs of lost lines are used again",
