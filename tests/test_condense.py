@@ -20,6 +20,7 @@ from awl.condense import (
     MOST_PIECES,
     Condensation,
     LlmCondenser,
+    NoSummary,
     with_facts,
 )
 from awl.config import ProviderSettings
@@ -153,8 +154,10 @@ def test_nonsense_in_the_form_is_followed_by_one_try_in_words(wire: str, server:
     assert made.usage is not None
     assert (made.usage.input, made.usage.output) == (40, 14)  # of both requests
     server.plays([answer], [Say("Bananas.")])
-    with pytest.raises(CannotCondense, match="says nothing of the conversation"):
+    with pytest.raises(NoSummary, match="says nothing of the conversation") as failed:
         condense(provider_for(wire, server))
+    assert failed.value.usage is not None
+    assert (failed.value.usage.input, failed.value.usage.output) == (40, 14)
     assert len(server.requests) == 4
 
 
@@ -262,6 +265,18 @@ def test_what_does_not_fit_is_summarised_in_parts_of_which_none_is_too_large(
     assert made.summary == WHOLE  # each part told the same
     assert made.usage == Usage(input=10 * count, output=2 * count)
     assert reader.progress == [(n, count) for n in range(count)]
+
+
+def test_what_was_asked_before_the_model_refused_a_part_for_its_length_is_counted_too(
+    server: StandIn,
+) -> None:
+    too_long = Fail(400, "prompt is too long: 9999 tokens > 4000 maximum")
+    whole = [filled_in("anthropic")]
+    server.plays(whole, too_long, *([whole] * MOST_PIECES))
+    made = condense(provider_for("anthropic", server, context_window=4000), items(long_talk(5)))
+    answered = len(server.requests) - 1
+    assert answered >= 3
+    assert made.usage is not None and made.usage.output == 7 * answered
 
 
 def test_of_far_too_much_long_texts_are_shortened_and_the_middle_is_left_out_and_that_is_said(

@@ -14,7 +14,7 @@ from acting import Stage
 from histories import facts
 from running import JSON, call, kind, say
 
-from awl.condense import Condensation, Condenser, LlmCondenser, Progress
+from awl.condense import Condensation, Condenser, LlmCondenser, NoSummary, Progress
 from awl.config import Condense
 from awl.conversation import Message, ModelRef, ToolUse, text_message
 from awl.entries import (
@@ -289,6 +289,34 @@ def test_any_error_of_a_condenser_changes_nothing(stage: Stage) -> None:
     assert "condensation" not in stage.kinds
     assert stage.ended.stop_reason == "stop"
     assert any("a bug of its own" in notice.text for notice in stage.seen(Notice))
+
+
+class Wasteful:
+    """A condenser whose first tries cost something and come to nothing."""
+
+    def __init__(self, tries: int) -> None:
+        self._tries = tries
+
+    async def condense(
+        self, past: Sequence[Item], progress: Progress | None = None
+    ) -> Condensation:
+        self._tries -= 1
+        if self._tries >= 0:
+            raise NoSummary("nonsense", Usage(input=50, output=1))
+        return Condensation(Summary(session_intent="words"), "play", "m", Usage(input=70, output=3))
+
+
+def test_what_summaries_in_vain_took_is_in_their_turns_and_in_the_next_entry_once(
+    stage: Stage,
+) -> None:
+    talk(stage, 6, fitting=settings(condenser=Wasteful(2)))
+    stage.prompt(LONG, LONG)
+    (entry,) = condensations(stage)
+    assert entry["usage"] == {"input": 50 + 50 + 70, "output": 1 + 1 + 3}
+    spent = [event.usage for event in stage.seen(TurnEnded) if event.usage is not None]
+    assert [(usage.input, usage.output) for usage in spent] == [(50, 1), (50, 1), (70, 3)]
+    stage.prompt(*(LONG for _ in range(6)))
+    assert [entry["usage"]["input"] for entry in condensations(stage)[1:]] == [70]
 
 
 def test_a_summary_that_fails_is_tried_once_a_turn(stage: Stage) -> None:

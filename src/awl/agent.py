@@ -226,7 +226,7 @@ class Agent:
             self.session, self.provider, self._specs, self._cancelled, refused=refused
         )
         async for event in made:
-            if isinstance(event, Condensed):
+            if isinstance(event, Condensed | Notice):
                 turn.add_usage(event.usage)
             yield event
         if self._cancelled.is_set():

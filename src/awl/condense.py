@@ -83,6 +83,14 @@ class Condensation(msgspec.Struct, frozen=True):
     usage: Usage | None = None
 
 
+class NoSummary(CannotCondense):
+    """A condenser gave no summary. `usage` is that of the requests that it took all the same."""
+
+    def __init__(self, message: str, usage: Usage | None = None) -> None:
+        self.usage = usage
+        super().__init__(message)
+
+
 class Condenser(Protocol):
     """Turns a part of a conversation into a summary."""
 
@@ -92,7 +100,7 @@ class Condenser(Protocol):
         """The summary of these messages. It may be cancelled at any time.
 
         Raises:
-            CannotCondense: there is none; the message says why.
+            NoSummary: there is none; the message says why.
         """
 
 
@@ -118,19 +126,23 @@ class LlmCondenser:
     async def condense(
         self, past: Sequence[Item], progress: Progress | None = None
     ) -> Condensation:
+        spent: list[Usage] = []
         try:
-            return await self._as_much_as_fits(past, progress)
+            made = await self._as_much_as_fits(past, progress, spent)
+        except CannotCondense as error:
+            raise NoSummary(str(error), add_up(spent)) from error
         finally:
             if self._closes:
                 await self._provider.close()
+        return msgspec.structs.replace(made, usage=add_up(spent))
 
     async def _as_much_as_fits(
-        self, past: Sequence[Item], progress: Progress | None
+        self, past: Sequence[Item], progress: Progress | None, spent: list[Usage]
     ) -> Condensation:
         room = self._room()
         while True:
             try:
-                return await self._in_parts(past, room, progress)
+                return await self._in_parts(past, room, progress, spent)
             except ProviderError as error:
                 if error.fault != "context_length" or room <= _FIXED:
                     raise CannotCondense(f"{self._name} gave no summary: {error}") from error
@@ -144,29 +156,23 @@ class LlmCondenser:
         return room if self._provider.fills_forms else min(room, _SMALL)
 
     async def _in_parts(
-        self, past: Sequence[Item], room: int, progress: Progress | None
+        self, past: Sequence[Item], room: int, progress: Progress | None, spent: list[Usage]
     ) -> Condensation:
         parts = _parts(past, room)
         found: list[Condensation] = []
         for number, part in enumerate(parts):
             if progress is not None:
                 progress(number, len(parts))
-            found.append(await self._summary(part))
+            found.append(await self._summary(part, spent))
         whole = merged([one.summary for one in found])
         again = summary_text(whole)
         if len(found) > 1 and of_text(again) > room // 8:
-            found.append(await self._summary(again))
+            found.append(await self._summary(again, spent))
             whole = msgspec.structs.replace(whole, session_intent=found[-1].summary.session_intent)
-        return Condensation(
-            summary=whole,
-            provider=found[-1].provider,
-            model=found[-1].model,
-            usage=_sum(one.usage for one in found),
-        )
+        return msgspec.structs.replace(found[-1], summary=whole)
 
-    async def _summary(self, record: str) -> Condensation:
-        """The summary of one record that fits."""
-        spent: list[Usage | None] = []
+    async def _summary(self, record: str, spent: list[Usage]) -> Condensation:
+        """The summary of one record that fits. What each answer took is added to `spent`."""
         why = ""
         for form in (FORM if self._provider.fills_forms else None, None):
             ask = ASK_PLAINLY if form is None else ASK
@@ -179,14 +185,15 @@ class LlmCondenser:
                 if form is None or error.fault != "refused":
                     raise
                 continue  # a server that knows no forms
-            spent.append(answer.usage)
+            if answer.usage is not None:
+                spent.append(answer.usage)
             if answer.stop_reason not in ("stop", "toolUse"):
                 why = "was cut at the model's limit"
             elif (summary := read_summary(answer.content, record)) is None:
                 why = "says nothing of the conversation"
             else:
                 ref = self._provider.ref
-                return Condensation(summary, ref.provider, answer.model, _sum(spent))
+                return Condensation(summary, ref.provider, answer.model)
         raise CannotCondense(f"the summary of {self._name} {why}")
 
     async def _answer(self, request: Request) -> Completed:
@@ -247,7 +254,8 @@ def _changed_files(past: Sequence[Item]) -> Iterator[str]:
                     yield path
 
 
-def _sum(usages: Iterable[Usage | None]) -> Usage | None:
+def add_up(usages: Iterable[Usage | None]) -> Usage | None:
+    """The sum of what was told; None if nothing was."""
     told = [usage for usage in usages if usage is not None]
     return functools.reduce(add_usage, told) if told else None
 

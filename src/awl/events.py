@@ -94,9 +94,10 @@ class Condensed(AgentEvent, frozen=True, tag="condensed"):
 
 
 class Notice(AgentEvent, frozen=True, tag="notice"):
-    """One quiet line for the person."""
+    """One quiet line for the person. `usage` is what the thing that it tells of took, if it did."""
 
     text: str
+    usage: Usage | None = None
 
 
 class Unsaved(AgentEvent, frozen=True, tag="unsaved"):

@@ -10,10 +10,18 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from awl.condense import Condensation, Condenser, LlmCondenser, Progress, with_facts
+from awl.condense import (
+    Condensation,
+    Condenser,
+    LlmCondenser,
+    NoSummary,
+    Progress,
+    add_up,
+    with_facts,
+)
 from awl.config import Condense, Config, choose_provider
 from awl.cuts import Cut
-from awl.entries import CompactionEntry, CondensationEntry, Entry, MessageEntry
+from awl.entries import CompactionEntry, CondensationEntry, Entry, MessageEntry, Usage
 from awl.errors import AwlError, CannotCondense, NotSaved
 from awl.events import AgentEvent, Condensed, Condensing, Notice, Unsaved
 from awl.planning import Case, Plan, Reason, budget, grown, plan
@@ -46,6 +54,7 @@ class Fitting:
         self._max_log_bytes = max_log_bytes
         self._condenser = condenser
         self._given_up: tuple[str, int] | None = None  # the turn in which it was tried in vain
+        self._in_vain: dict[str, Usage] = {}  # of each session, since it was condensed last
 
     async def make_room(
         self,
@@ -159,7 +168,8 @@ class Fitting:
             done = await _unless(cancelled, self._carry_out(session, provider, found))
         except CannotCondense as error:
             self._give_up(session, "")
-            yield Notice(f"not condensed, the whole history stays: {error}")
+            usage = error.usage if isinstance(error, NoSummary) else None
+            yield Notice(f"not condensed, the whole history stays: {error}", usage)
             return
         if done is None:
             return
@@ -179,7 +189,7 @@ class Fitting:
         state, case, cut, now = session.state, wanted.case, wanted.cut, wanted.case.size
         absorbed = [state.body(item.position) for item in case.absorbs]
         past = [*case.absorbs, *cut.replaced(now)]
-        made = await self._summary(provider, past, progress)
+        made = await self._summary(session, provider, past, progress)
         summary = with_facts(
             made.summary,
             past,
@@ -187,6 +197,7 @@ class Fitting:
             absorbed=[one.summary for one in absorbed if isinstance(one, CondensationEntry)],
         )
         after = now.real(case.stays(cut) + of_text(summary_text(summary)))
+        usage = add_up((self._in_vain.pop(session.id, None), made.usage))
         entry = CondensationEntry(
             replaced=(cut.lo, cut.hi),
             absorbs=tuple(one.seq for one in case.absorbs),
@@ -195,23 +206,41 @@ class Fitting:
             tokens_after=after,
             provider=made.provider,
             model=made.model,
-            usage=made.usage,
+            usage=usage,
         )
-        # Once there is a summary, it is logged: given up half-way, nobody would know whether.
-        entry_id = await asyncio.shield(asyncio.to_thread(session.append, entry))
+        try:
+            # Once there is a summary, it is logged: given up half-way, nobody would know whether.
+            entry_id = await asyncio.shield(asyncio.to_thread(session.append, entry))
+        except NotSaved:
+            self._was_in_vain(session, usage)
+            raise
         return Condensed(entry_id, cut.entries, now.total, after, made.usage)
 
     async def _summary(
-        self, provider: Provider, past: Sequence[Item], progress: Progress | None
+        self,
+        session: Session,
+        provider: Provider,
+        past: Sequence[Item],
+        progress: Progress | None,
     ) -> Condensation:
         try:
             return await self._condenser(provider).condense(past, progress)
+        except NoSummary as error:
+            self._was_in_vain(session, error.usage)
+            raise
         except CannotCondense:
             raise
         except AwlError as error:  # also: the model that summarises cannot be asked at all
             raise CannotCondense(str(error)) from error
         except Exception as error:  # a condenser may be anybody's
             raise CannotCondense(f"{type(error).__name__}: {error}") from error
+
+    def _was_in_vain(self, session: Session, usage: Usage | None) -> None:
+        """Nothing is appended where there is no summary: what it took all the same is in the entry
+        of the next one."""
+        wasted = add_up((self._in_vain.get(session.id), usage))
+        if wasted is not None:
+            self._in_vain[session.id] = wasted
 
 
 def configured(config: Config, environ: Mapping[str, str]) -> Fitting:
