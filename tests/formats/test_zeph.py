@@ -196,6 +196,27 @@ def test_ranges_name_the_entries_that_the_events_became(tmp_path: Path) -> None:
     assert fork.at == fork.seq - 1
 
 
+def test_what_a_hard_compaction_replaced_no_condensation_replaces_again(tmp_path: Path) -> None:
+    log = Log(tmp_path / "one")
+    for n in range(3):
+        log.add("user_message", text=f"before {n}", image_refs=[])
+    log.add("compaction", turn=None, tier="hard", cleared_count=3, summary=SUMMARY)
+    log.add("user_message", text="behind it", image_refs=[])
+    numbers = {"tokens_before": 90, "tokens_after": 9}
+    for lo, hi, intent in ((1, 5, "all of it"), (1, 2, "nothing new")):
+        summary = {**SUMMARY, "session_intent": intent}
+        log.add("condensation", turn=None, replaced_seq_range=[lo, hi], summary=summary, **numbers)
+    log.add("user_message", text="the last", image_refs=[])
+    landed = land(log.write(), ZEPH, tmp_path / "awl")
+    assert_sound(landed)
+    said = "\n".join(item.message.text for item in landed.state.items)
+    assert "Fix the parser" in said and "all of it" in said and "the last" in said
+    assert "before" not in said and "behind it" not in said
+    events, left_out = written(landed.log, tmp_path / "back" / "events.jsonl")
+    assert [event["kind"] for event in events[1:]] == [event["kind"] for event in log.events[1:]]
+    assert left_out == {}
+
+
 def written(landed_log: Path, target: Path) -> tuple[list[JSON], dict[str, int]]:
     """What a log is as zeph's events, as a file with its blobs, and what was left out."""
     source = Source(read(landed_log), Blobs(landed_log).get)

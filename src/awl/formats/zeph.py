@@ -68,7 +68,7 @@ from awl.formats.chain import Chain
 from awl.formats.format import Facts, Format, Head, Imported, Keep, Place, Report, Source
 from awl.formats.payloads import UNKNOWN, mime_type_of
 from awl.formats.records import Lines, Records, head_of, kept, lenient, size_of, time_of
-from awl.state import CUT_SHORT, Item, import_text, is_prompt
+from awl.state import CUT_SHORT, Item, entry_type, import_text, is_prompt
 
 NAME: Final = "zeph"
 
@@ -259,12 +259,7 @@ class _Reader:
                 )
                 yield self._message("user", [result])
             case "condensation":
-                yield self._condensation(
-                    self._range(*kind.replaced_seq_range),
-                    _summary(kind.summary),
-                    kind.tokens_before,
-                    kind.tokens_after,
-                )
+                yield from self._condensed_by(kind, line)
             case "compaction":
                 yield from self._compaction(kind, line)
             case "fork_point":
@@ -373,6 +368,18 @@ class _Reader:
             tokens_after=after,
         )
 
+    def _condensed_by(self, kind: _Kind, line: bytes) -> Iterator[Entry]:
+        """A condensation. Of what a hard compaction replaced before it, it replaces nothing again:
+        then the event itself is kept, too."""
+        first, last = self._range(*kind.replaced_seq_range)
+        if self._condensed and first <= self._condensed:
+            yield self._opaque(kind.type, line)
+            first = self._condensed + 1
+            if first > last:
+                return
+        summary = _summary(kind.summary)
+        yield self._condensation((first, last), summary, kind.tokens_before, kind.tokens_after)
+
     def _compaction(self, kind: _Kind, line: bytes) -> Iterator[Entry]:
         if not kind.summary or bytes(kind.summary) == b"null":
             yield CompactionEntry(
@@ -456,7 +463,7 @@ class _Writer:
         self._model = ("", "")
         self._uses: dict[str, ToolUse] = {}
         self._recorded: Counter[str] = Counter()  # results of this batch that have an event
-        self._hard: Any = None  # the hard compaction that the next condensation stands for
+        self._event_of_next: Any = None  # what the condensation that comes next was in zeph
         self._partials: dict[int, Item] = {}
         # For each entry of the path, in order: its seq, and how many events there were after it.
         self._seqs = array("q")
@@ -619,14 +626,17 @@ class _Writer:
         return self._event(at, kind, self._turn)
 
     def _condensation(self, entry: CondensationEntry) -> bytes:
-        if self._hard is not None:
-            kind, self._hard = self._hard, None
+        replaced = self._range(*entry.replaced)
+        if self._event_of_next is not None:
+            kind, self._event_of_next = self._event_of_next, None
+            if kind["type"] == "condensation" and not _ends_at(kind, replaced[1]):
+                kind = {**kind, "replaced_seq_range": replaced}  # its numbers were others
             return self._event(entry.timestamp, kind)
         self._lose("token counts of condensations", entry.usage is not None)
         self._lose("lists of the summaries that a later one takes in", bool(entry.absorbs))
         kind = {
             "type": "condensation",
-            "replaced_seq_range": self._range(*entry.replaced),
+            "replaced_seq_range": replaced,
             "summary": msgspec.to_builtins(_snake(entry.summary)),
             "tokens_before": entry.tokens_before,
             "tokens_after": entry.tokens_after,
@@ -643,10 +653,14 @@ class _Writer:
 
     def _unknown(self, position: int, entry: UnknownEntry) -> Iterator[bytes]:
         kind = _kind_of(entry)
-        if kind.get("type") == "compaction":
-            self._hard = kind
+        if kind.get("type") in ("compaction", "condensation") and self._is_condensed(position + 1):
+            self._event_of_next = kind
         elif kind and not (self._seq == 1 and kind.get("forked_from")):
             yield self._event(entry.timestamp, kind)
+
+    def _is_condensed(self, position: int) -> bool:
+        entries = self._state.entries
+        return position < len(entries) and entry_type(entries[position]) == "condensation"
 
     def _switch(self, at: str, provider: str, model: str) -> bytes:
         self._model = (provider, model)
@@ -680,6 +694,12 @@ def _kind_of(entry: UnknownEntry) -> dict[str, Any]:
     record = entry.raw.get("record")
     kind = record.get("kind") if isinstance(record, dict) else None
     return kind if isinstance(kind, dict) else {}
+
+
+def _ends_at(kind: dict[str, Any], seq: int) -> bool:
+    """Whether the range of a condensation, as it was kept, ends with this event."""
+    replaced = kind.get("replaced_seq_range")
+    return isinstance(replaced, list) and len(replaced) == 2 and replaced[1] == seq
 
 
 def _legacy(entry: ImportEntry) -> dict[str, Any]:
