@@ -205,6 +205,23 @@ def test_a_summary_that_takes_the_place_of_messages_is_a_condensation(tmp_path: 
     assert [item.message.text for item in items[1:]] == ["u3", "to u3", "u4"]
 
 
+def test_what_goes_and_comes_again_counts_where_it_stays(tmp_path: Path) -> None:
+    file = File()
+    file.message("u1", "user", "one")
+    for name in ("u2", "u3"):
+        file.message(name, "user", name)
+        file.message(f"g{name}", "gemini", f"to {name}", toolCalls=[call(f"c{name}", "out")])
+    again = file.lines[2:]
+    file.add(**{"$rewindTo": "u2"})
+    file.message("u4", "user", "meanwhile")
+    file.set(messages=[file.lines[1]])
+    file.lines += again
+    landed = file.land(tmp_path)
+    assert said(landed) == ["one", "u2", "to u2", "u3", "to u3"]
+    counts = count_awl(landed.shown)
+    assert (counts.prompts, counts.answers, len(counts.outputs)) == (4, 2, 2)
+
+
 def test_a_list_that_only_grew_brings_what_is_new(tmp_path: Path) -> None:
     file = File()
     first = file.message("u1", "user", "u1")

@@ -172,6 +172,45 @@ def test_a_copy_with_turns_of_its_own_stays_as_it_is(tmp_path: Path) -> None:
     assert len(logs(tmp_path / "awl")) == 2
 
 
+@pytest.mark.parametrize("kept", [19, 22, 60, 76, 77, 95])
+def test_an_older_copy_of_a_source_brings_nothing(tmp_path: Path, kept: int) -> None:
+    whole = bring(tmp_path / "awl", CLAUDE_LONG, CLAUDE)
+    older = cut(CLAUDE_LONG, tmp_path / "claude", kept)
+    again = bring(tmp_path / "awl", older, CLAUDE)
+    assert (again.outcome, again.path, again.reason) == ("same", whole.path, "")
+    assert again.tally.messages == 0
+
+
+def test_a_copy_with_turns_of_its_own_that_has_all_of_the_source_is_enough(tmp_path: Path) -> None:
+    source = cut(CLAUDE_LONG, tmp_path / "claude", 999)
+    first = bring(tmp_path / "awl", source, CLAUDE)
+    assert first.path is not None
+    session = Session.open(first.path, cwd="/")
+    session.append_message(text_message("user", "mine"))
+    session.close()
+    with source.open("a") as file:
+        file.write('{"type":"last-prompt","sessionId":"s"}\n')  # as it does when one looks at it
+    again = bring(tmp_path / "awl", source, CLAUDE)
+    assert (again.outcome, again.path) == ("same", first.path)
+    assert logs(tmp_path / "awl") == [first.path]
+
+
+def test_files_that_differ_and_say_they_are_one_session_come_once_each(tmp_path: Path) -> None:
+    lines = TREED.read_bytes().splitlines(keepends=True)
+    files = [tmp_path / name / TREED.name for name in ("whole", "lacking", "garbled", "shorter")]
+    variants = (lines, lines[:9] + lines[10:], [*lines[:20], b"x\n", *lines[21:]], lines[:30])
+    for file, variant in zip(files, variants, strict=True):
+        file.parent.mkdir()
+        file.write_bytes(b"".join(variant))
+    came = [bring(tmp_path / "awl", file, PI) for file in files]
+    assert [one.outcome for one in came] == ["new", "apart", "apart", "same"]
+    for order in (files, files[::-1]):
+        for file in order:
+            again = bring(tmp_path / "awl", file, PI)
+            assert (again.outcome, again.path) == ("same", came[files.index(file)].path)
+    assert len(logs(tmp_path / "awl")) == 3
+
+
 def test_names_and_ends_of_its_own_are_no_turns(tmp_path: Path) -> None:
     source = cut(TREED, tmp_path / "pi", 20)
     first = bring(tmp_path / "awl", source, PI)

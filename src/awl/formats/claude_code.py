@@ -57,7 +57,7 @@ from awl.entries import (
     Usage,
 )
 from awl.formats.chain import Chain, Replaced, Summaries
-from awl.formats.format import Facts, Format, Head, Imported, Keep, Place, Report
+from awl.formats.format import TWICE, Facts, Format, Head, Imported, Keep, Place, Report
 from awl.formats.payloads import from_base64
 from awl.formats.qwen_code import is_record as is_of_qwen
 from awl.formats.records import Lines, Parts, Records, json_text, kept, size_of, time_of
@@ -358,7 +358,7 @@ class _Reader:
             yield self._opaque(None, record.type, line)
             return
         if self._chain.id_of(record.uuid) is not None:
-            self._report.left_out["records that were there twice"] += 1
+            self._report.left_out[TWICE] += 1
             return
         lane = self._lane(record)
         rewind = self._jump(record, lane)
@@ -615,14 +615,19 @@ def _is_prompt(record: _Record) -> bool:
 def _whole(steps: Iterator[_Step]) -> Iterator[_Step]:
     """The records with those of one answer together; what stood between them comes behind it."""
     answer: _Step | None = None
+    pieces: set[str | None] = set()
     behind: list[_Step] = []
     for step in steps:
         record = step.record
         if answer is not None:
             if record.answer_id is not None and record.answer_id == answer.record.answer_id:
-                answer.more.append(record)
-                continue
-            waits = record.type != "assistant" and not step.is_prompt
+                waits = record.uuid in pieces  # it is there twice
+                if not waits:
+                    pieces.add(record.uuid)
+                    answer.more.append(record)
+                    continue
+            else:
+                waits = record.type != "assistant" and not step.is_prompt
             if waits and len(behind) < _MOST_HELD:
                 behind.append(step)
                 continue
@@ -630,7 +635,7 @@ def _whole(steps: Iterator[_Step]) -> Iterator[_Step]:
             yield from behind
             answer, behind = None, []
         if record.answer_id is not None:
-            answer = step
+            answer, pieces = step, {record.uuid}
         else:
             yield step
     if answer is not None:

@@ -26,6 +26,9 @@ from awl.state import State
 MOST_SHOWN: Final = 20
 """Damaged lines of one source that are named; the others are counted."""
 
+TWICE: Final = "records that were there twice"
+"""What is left out of a source whose records have ids, where one comes again."""
+
 Keep = Callable[[bytes], BlobRef]
 """Puts a payload beside the log and gives the reference to it."""
 

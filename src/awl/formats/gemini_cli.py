@@ -22,7 +22,8 @@ A `.json` file is {sessionId, projectHash, startTime, messages, …}, rewritten 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -231,12 +232,54 @@ class _Where(msgspec.Struct, frozen=True, gc=False):
     index: int | None = None
 
 
+class _Left:
+    """The messages that are left while patches are applied, by id and in order.
+
+    `times` counts how often each came: one that was gone can come again.
+    """
+
+    def __init__(self) -> None:
+        self.order: list[str] = []
+        self.times: Counter[str] = Counter()
+        self._names: set[str] = set()
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._names
+
+    def add(self, name: str) -> None:
+        self.order.append(name)
+        self._names.add(name)
+        self.times[name] += 1
+
+    def rewound(self, name: str) -> list[str]:
+        """Take away a message and all behind it; all of them, if it is not known."""
+        at = self.order.index(name) if name in self._names else 0
+        gone = self.order[at:]
+        self._names.difference_update(gone)
+        del self.order[at:]
+        return gone
+
+    def gone_from(self, messages: Sequence[_Message]) -> tuple[list[str], int]:
+        """What a list of the messages from here on no longer has, and how many at its beginning
+        stand for that: none are left of those that were there."""
+        names = {message.id for message in messages}
+        gone = [name for name in self.order if name not in names]
+        known = (n for n, one in enumerate(messages) if one.id in self._names)
+        return gone, next(known, len(messages)) if gone else 0
+
+    def without(self, gone: Sequence[str]) -> None:
+        """Take away messages."""
+        self._names.difference_update(gone)
+        self.order = [name for name in self.order if name in self._names]
+
+
 class _Plan:
     """What has to be known of a whole source before its first entry: where each message stands for
-    the last time, and which calls the user's messages answer."""
+    the last time, how often it comes, and which calls the user's messages answer."""
 
     def __init__(self) -> None:
         self.last: dict[str, _Where] = {}
+        self.left = _Left()
         self.answered: set[str] = set()
 
     def read(self, path: Path) -> None:
@@ -244,13 +287,30 @@ class _Plan:
         for line, record in Records(lines, _Record):
             if record is None:
                 continue
-            if record.id:
+            if record.rewind_to is not None:
+                self.left.rewound(record.rewind_to)
+            elif record.id:
                 self.take(record, _Where(lines.start, lines.end), line)
-            elif record.set is not None:
-                for index, raw in enumerate(record.set.messages or ()):
-                    message = _decoded(raw)
-                    if message is not None and message.id:
-                        self.take(message, _Where(lines.start, lines.end, index), bytes(raw))
+                self._add(record.id)
+            elif record.set is not None and record.set.messages is not None:
+                self._listed(record.set.messages, lines)
+
+    def _listed(self, raws: list[msgspec.Raw], lines: Lines) -> None:
+        messages = []
+        for index, raw in enumerate(raws):
+            message = _decoded(raw)
+            if message is not None:
+                messages.append(message)
+                if message.id:
+                    self.take(message, _Where(lines.start, lines.end, index), bytes(raw))
+        gone, instead = self.left.gone_from(messages)
+        self.left.without(gone)
+        for message in messages[instead:]:
+            self._add(message.id)
+
+    def _add(self, name: str) -> None:
+        if name not in self.left:
+            self.left.add(name)
 
     def take(self, message: _Message, where: _Where, line: bytes) -> None:
         self.last[message.id] = where
@@ -279,8 +339,7 @@ class _Reader:
         self._keep = keep
         self._time = facts.created
         self._title = ""
-        self._order: list[str] = []  # the messages that are left, by id
-        self._left: set[str] = set()
+        self._left = _Left()
         self._spans: dict[str, tuple[int, int]] = {}  # the numbers before and up to their entries
         self._summaries = Summaries(chain)
 
@@ -319,8 +378,13 @@ class _Reader:
         where: _Where,
         file: BinaryIO,
     ) -> Iterator[Entry]:
-        """A message where it stands for the first time, as it is in the end."""
+        """A message where it stands for the first time, as it is in the end. Of one that goes and
+        comes again, only the last time counts."""
         if name in self._left:
+            return
+        self._left.add(name)
+        if self._left.times[name] < self._plan.left.times[name]:
+            self._spans[name] = (self._chain.count, self._chain.count)
             return
         last = self._plan.last.get(name, where)
         if last != where:
@@ -330,16 +394,12 @@ class _Reader:
         before = self._chain.count
         yield from self._entries(message, line)
         self._spans[name] = (before, self._chain.count)
-        self._order.append(name)
-        self._left.add(name)
 
     def _rewound(self, name: str) -> Iterator[Entry]:
         """That message and all behind it are gone; all of them, if it is not known."""
-        at = self._order.index(name) if name in self._left else 0
-        if at < len(self._order):
-            yield from self._back_to(self._spans[self._order[at]][0])
-            self._left.difference_update(self._order[at:])
-            del self._order[at:]
+        gone = self._left.rewound(name)
+        if gone:
+            yield from self._back_to(self._spans[gone[0]][0])
 
     def _back_to(self, number: int) -> Iterator[Entry]:
         rewind = self._chain.back_to(number, self._time)
@@ -364,19 +424,13 @@ class _Reader:
         file: BinaryIO,
     ) -> Iterator[Entry]:
         """The messages from here on: some may be gone, and a summary stand for them."""
-        names = {message.id for message, _, _ in messages}
-        gone = [name for name in self._order if name not in names]
-        first = next(
-            (n for n, one in enumerate(messages) if one[0].id in self._left), len(messages)
-        )
-        if gone and first:
-            yield from self._condensation(gone, [one[0] for one in messages[:first]])
-            messages = messages[first:]
-        elif gone and self._order[-len(gone) :] == gone:
+        gone, instead = self._left.gone_from([one[0] for one in messages])
+        if instead:
+            yield from self._condensation(gone, [one[0] for one in messages[:instead]])
+        elif gone and self._left.order[-len(gone) :] == gone:
             yield from self._rewound(gone[0])
-        self._order = [name for name in self._order if name in names]
-        self._left &= names
-        for message, raw, where in messages:
+        self._left.without(gone)
+        for message, raw, where in messages[instead:]:
             yield from self._placed(message.id, message, bytes(raw), where, file)
 
     def _condensation(self, gone: list[str], instead: list[_Message]) -> Iterator[Entry]:

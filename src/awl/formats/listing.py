@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from json import detect_encoding
 from pathlib import Path
 from typing import Final
 
@@ -52,6 +53,11 @@ def _format_of(head: Head) -> Format:
         raise NotRecognised(path, "it is empty")
     if not head.data.strip(b"\0"):
         raise NotRecognised(path, "it holds zero bytes alone")
+    encoding = detect_encoding(head.data).upper()
+    if not encoding.startswith("UTF-8"):
+        name = encoding.replace("-LE", "LE").replace("-BE", "BE")
+        advice = f"rewrite it with `iconv -f {name} -t UTF-8` and import the result"
+        raise NotRecognised(path, f"it is in {name}, not in UTF-8; {advice}")
     raise NotRecognised(path, "its content is of no format that is known")
 
 

@@ -67,7 +67,7 @@ from awl.entries import (
     Usage,
 )
 from awl.formats.chain import Chain
-from awl.formats.format import Facts, Format, Head, Imported, Keep, Place, Report, Source
+from awl.formats.format import TWICE, Facts, Format, Head, Imported, Keep, Place, Report, Source
 from awl.formats.payloads import from_base64
 from awl.formats.records import Lines, Records, head_of, json_text, kept, lenient, size_of, time_of
 from awl.log.blobs import BlobDamaged
@@ -280,6 +280,9 @@ class _Reader:
             if record.type == "session":
                 if self._index or record.parent_session:
                     yield self._opaque(None, record.type, line)
+                continue
+            if record.id and self._chain.number_of(record.id) is not None:
+                self._report.left_out[TWICE] += 1
                 continue
             parent = record.parent_id
             if parent != last and parent is not msgspec.UNSET:

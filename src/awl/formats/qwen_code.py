@@ -35,7 +35,7 @@ from awl.entries import (
 )
 from awl.formats import parts
 from awl.formats.chain import Chain, Summaries
-from awl.formats.format import Facts, Format, Head, Imported, Keep, Place, Report
+from awl.formats.format import TWICE, Facts, Format, Head, Imported, Keep, Place, Report
 from awl.formats.records import Lines, Records, kept, size_of, time_of
 
 NAME: Final = "qwen-code"
@@ -175,6 +175,9 @@ class _Reader:
         for line, record in Records(self._lines, _Record):
             if record is None:
                 yield self._opaque(None, "unknown", line)
+                continue
+            if record.uuid and self._chain.number_of(record.uuid) is not None:
+                self._report.left_out[TWICE] += 1
                 continue
             self._time = time_of(record.timestamp) or self._time
             parent = record.parent_uuid

@@ -65,7 +65,7 @@ from awl.entries import (
     UnknownEntry,
 )
 from awl.formats.chain import Chain
-from awl.formats.format import Facts, Format, Head, Imported, Keep, Place, Report, Source
+from awl.formats.format import TWICE, Facts, Format, Head, Imported, Keep, Place, Report, Source
 from awl.formats.payloads import UNKNOWN, mime_type_of
 from awl.formats.records import Lines, Records, head_of, kept, lenient, size_of, time_of
 from awl.state import CUT_SHORT, Item, entry_type, import_text, is_prompt
@@ -210,7 +210,7 @@ class _Reader:
         self._told = _Told()
         self._condensed = 0
         self._last_summary = 0
-        # For each event, in order: its seq, and how many entries it and those before it gave.
+        # For each event, in order of seq: its seq, and how many entries it and those before gave.
         self._seqs = array("q")
         self._counts = array("q")
 
@@ -219,10 +219,23 @@ class _Reader:
             if event is None:
                 yield self._opaque("unknown", line)
                 continue
+            if self._is_known(event):
+                self._report.left_out[TWICE] += 1
+                continue
             self._time = time_of(event.ts_ms) or self._time
             yield from self._event(event, line)
-            self._seqs.append(event.seq)
-            self._counts.append(self._chain.count)
+            if not self._seqs or event.seq > self._seqs[-1]:
+                self._seqs.append(event.seq)
+                self._counts.append(self._chain.count)
+            else:
+                self._counts[-1] = self._chain.count
+
+    def _is_known(self, event: _Event) -> bool:
+        """Whether an event with this seq was there; in a fork the parent's start follows."""
+        if not self._seqs or event.seq > self._seqs[-1] or event.kind.type == "session_started":
+            return False
+        at = bisect_left(self._seqs, event.seq)
+        return self._seqs[at] == event.seq >= 0
 
     def _event(self, event: _Event, line: bytes) -> Iterator[Entry]:
         kind = event.kind

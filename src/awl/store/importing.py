@@ -201,7 +201,7 @@ class Importer:
         facts = job.read(refer).facts
         key = (facts.source, facts.source_id or str(source.resolve()))
         before = self._known.setdefault(key, [])
-        brought = self._again(job, before[-1]) if before else self._new(job)
+        brought = self._again(job, before) if before else self._new(job)
         if brought.path is not None and brought.outcome in ("new", "apart"):
             before.append(brought.path)
         return brought
@@ -237,18 +237,31 @@ class Importer:
             return Brought(facts, "empty", tally, found.report)
         return Brought(facts, outcome, tally, found.report, header.id, path, reason)
 
-    def _again(self, job: _Job, path: Path) -> Brought:
-        """Import a source that was imported before."""
+    def _again(self, job: _Job, logs: list[Path]) -> Brought:
+        """Import a source that was imported before, into one of the logs that it became: there are
+        several where files differ that say they are the same session."""
+        facts = job.read(refer).facts
+        latest_first = [(path, *_imported_as(path, facts)) for path in reversed(logs)]
+        for path, session_id, mark in latest_first:
+            if mark == job.mark:
+                return Brought(facts, "same", Tally(), Report(), session_id, path)
+        reasons = []
+        for path, session_id, _ in latest_first:
+            brought = self._more(job, path, session_id)
+            if isinstance(brought, Brought):
+                return brought
+            reasons.append(brought)
+        return self._new(job, "apart", reasons[0])
+
+    def _more(self, job: _Job, path: Path, session_id: str) -> Brought | str:
+        """Bring what a log does not have of a source yet; or why the source cannot go on there."""
         found = job.read(refer)
-        session_id, mark = _imported_as(path, found.facts)
-        if mark == job.mark:
-            return Brought(found.facts, "same", Tally(), Report(), session_id, path)
         log = None if self._dry_run else LogFile.open(path)
         fd = os.open(path, os.O_RDONLY) if log is None else log.fd
         try:
             compared = _Comparison(fd, found)
             if compared.reason:
-                return self._new(job, "apart", compared.reason)
+                return compared.reason
             if not compared.grew:
                 return Brought(found.facts, "same", Tally(), found.report, session_id, path)
             return self._go_on(job, compared, log, path, session_id)
@@ -396,6 +409,7 @@ class _Comparison:
         self.last = ""
         self.closed = False
         self.reason = ""
+        self._was_longer = False  # the last message of the source is the first part of one here
         self._fd = fd
         self._names = Chain(found.facts.source_id)
         self._there = _entries(fd)
@@ -418,11 +432,13 @@ class _Comparison:
             if self._next is None or self.extra:
                 self.grew = True
                 break
-            if not self._agrees(entry):
+            if self._was_longer or not self._agrees(entry):
                 self.reason = "what was imported of it reads otherwise now"
                 return
         else:
             self.grew = bool(self.extra)
+            if not self.grew:
+                return  # all of it is here, whatever came behind
         while self._next is not None and not self.reason:
             self._pass()
 
@@ -488,9 +504,11 @@ class _Comparison:
             elif isinstance(more, _OWN):
                 break
             self._step()
+        both = min(len(wanted), len(content))
         same_role = entry.message.role == there.message.role
-        if not same_role or _bare(wanted[: len(content)]) != _bare(content):
+        if not same_role or _bare(wanted[:both]) != _bare(content[:both]):
             return False
+        self._was_longer = both < len(content)
         if len(content) < len(wanted):
             logged = msgspec.structs.replace(
                 entry.message,
