@@ -108,6 +108,7 @@ def _take_all(fd: int, state: State, left: int) -> int:
         last = batch.last or last
         if not state.entries and not left:
             state.settle()  # from here on the path is folded while its entries come in
+        del batch  # the next one has its memory while that is at hand
     return last
 
 
