@@ -155,9 +155,11 @@ class Summaries:
     def up_to(self, hi: int) -> Replaced | None:
         """What a summary of everything up to an entry takes the place of; None if there is nothing
         left. To be `told` when it was drawn."""
-        before = [one for one in self._made if self._chain.on_path(one[0])]
-        lo = 1 + max((last for _, last in before), default=0)
-        absorbs = tuple(number for number, _ in before[-1:])
+        on_path = self._chain.on_path
+        # The last one on the path tells the most: each begins behind those before it.
+        last = next((one for one in reversed(self._made) if on_path(one[0])), None)
+        lo = 1 if last is None else last[1] + 1
+        absorbs = () if last is None else (last[0],)
         return Replaced(lo, hi, absorbs) if lo <= hi else None
 
     def told(self, replaced: Replaced) -> None:

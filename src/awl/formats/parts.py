@@ -47,6 +47,20 @@ class Part(msgspec.Struct, frozen=True, rename="camel", gc=False):
     inline_data: InlineData | None = None
 
 
+class KnownPart(Part, frozen=True, rename="camel", gc=False):
+    """A part of a kind that awl knows. The decoder refuses all others, whose bytes are to be
+    kept."""
+
+    def __post_init__(self) -> None:
+        if (
+            self.text is None
+            and self.function_call is None
+            and self.function_response is None
+            and self.inline_data is None
+        ):
+            raise ValueError("a part of an unknown kind")
+
+
 PARTS: Final = Parts(Part)
 _members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _either: Final = msgspec.json.Decoder(str | list[msgspec.Raw] | dict[str, Any]).decode
@@ -65,17 +79,31 @@ def parts_of(raw: msgspec.Raw) -> list[msgspec.Raw]:
     return found if isinstance(found, list) else [raw]
 
 
-def blocks(raws: Iterable[msgspec.Raw], source: str, keep: Keep) -> tuple[ContentBlock, ...]:
+def blocks(
+    given: Iterable[KnownPart | msgspec.Raw], source: str, keep: Keep
+) -> tuple[ContentBlock, ...]:
     """The blocks of a message's parts. Pictures beside a result are the result's."""
     found: list[ContentBlock] = []
-    for raw, part in PARTS(raws):
-        block = None if part is None else _block(part, keep)
-        last = found[-1] if found else None
-        if isinstance(block, Image) and isinstance(last, ToolResult):
+    for part in given:
+        block = _of_raw(part, source, keep) if type(part) is msgspec.Raw else _block(part, keep)
+        if block is None:  # a picture that is none
+            block = _opaque(msgspec.json.encode(part), source)
+        if type(block) is Image and found and type(found[-1]) is ToolResult:
+            last = found[-1]
             found[-1] = msgspec.structs.replace(last, images=(*last.images, block))
         else:
-            found.append(block or Opaque(kind=f"{source}:part", raw=str(raw, "utf-8")))
+            found.append(block)
     return tuple(found)
+
+
+def _of_raw(raw: msgspec.Raw, source: str, keep: Keep) -> ContentBlock:
+    ((_, part),) = PARTS((raw,))
+    block = None if part is None else _block(part, keep)
+    return block or _opaque(raw, source)
+
+
+def _opaque(raw: bytes | msgspec.Raw, source: str) -> Opaque:
+    return Opaque(kind=f"{source}:part", raw=str(raw, "utf-8"))
 
 
 def _block(part: Part, keep: Keep) -> ContentBlock | None:

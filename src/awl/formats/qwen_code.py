@@ -15,7 +15,7 @@ system                        told apart by ``subtype``: chat_compression, whose
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,7 +36,7 @@ from awl.entries import (
 from awl.formats import parts
 from awl.formats.chain import Chain, Summaries
 from awl.formats.format import TWICE, Facts, Format, Head, Imported, Keep, Place, Report
-from awl.formats.records import Lines, Records, kept, size_of, time_of
+from awl.formats.records import Lines, Parts, Records, kept, size_of, time_of
 
 NAME: Final = "qwen-code"
 PROVIDER: Final = "qwen"
@@ -75,9 +75,19 @@ def _read(path: Path, keep: Keep) -> Imported:
 # -- records ---------------------------------------------------------------------------------------
 
 
-class _Content(msgspec.Struct, frozen=True, gc=False):
+class _LooseContent(msgspec.Struct, frozen=True, gc=False):
     role: str = ""
     parts: list[msgspec.Raw] = []
+
+
+class _Content(_LooseContent, frozen=True, gc=False):
+    """What is said in parts of known kinds alone."""
+
+    parts: list[parts.KnownPart] = []  # type: ignore[assignment]
+
+
+_Part = parts.KnownPart | msgspec.Raw
+_KNOWN: Final = Parts(parts.KnownPart)
 
 
 class _Usage(msgspec.Struct, frozen=True, rename="camel", gc=False):
@@ -103,7 +113,7 @@ class _CompressionInfo(msgspec.Struct, frozen=True, rename="camel", gc=False):
 
 class _Payload(msgspec.Struct, frozen=True, rename="camel", gc=False):
     info: _CompressionInfo | None = None
-    compressed_history: list[_Content] | None = None
+    compressed_history: list[_LooseContent] | None = None
     custom_title: str = ""
     model_id: str = ""
 
@@ -112,7 +122,7 @@ class _CallResult(msgspec.Struct, frozen=True, gc=False):
     status: str | None = None
 
 
-class _Record(msgspec.Struct, frozen=True, rename="camel", gc=False):
+class _LooseRecord(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """All fields that a line may have; each type uses some."""
 
     type: str = ""
@@ -122,17 +132,23 @@ class _Record(msgspec.Struct, frozen=True, rename="camel", gc=False):
     session_id: str = ""
     timestamp: str = ""
     cwd: str = ""
-    message: _Content | None = None
+    message: _LooseContent | None = None
     usage_metadata: _Usage | None = None
     model: str | None = None
     tool_call_result: _CallResult | None = None
     system_payload: _Payload | None = None
 
 
+class _Record(_LooseRecord, frozen=True, rename="camel", gc=False):
+    """A line whose message has parts of known kinds alone."""
+
+    message: _Content | None = None
+
+
 def _glance(path: Path) -> Facts:
     """What the first records tell of the session."""
     found = {"session_id": "", "cwd": "", "created": "", "model": ""}
-    for number, (_, record) in enumerate(Records(Lines(path, Report()), _Record)):
+    for number, (_, record) in enumerate(Records(Lines(path, Report()), _Record, _LooseRecord)):
         if record is not None:
             found["session_id"] = found["session_id"] or record.session_id
             found["cwd"] = found["cwd"] or record.cwd
@@ -169,10 +185,10 @@ class _Reader:
         self._aside: dict[str, str] = {}  # records that are left out, and what theirs follow
         self._summaries = Summaries(chain)
         # The last messages, and the number of the entry before each.
-        self._recent: deque[tuple[int, list[bytes]]] = deque(maxlen=_RECENT)
+        self._recent: deque[tuple[int, Sequence[_Part]]] = deque(maxlen=_RECENT)
 
     def entries(self) -> Iterator[Entry]:
-        for line, record in Records(self._lines, _Record):
+        for line, record in Records(self._lines, _Record, _LooseRecord):
             if record is None:
                 yield self._opaque(None, "unknown", line)
                 continue
@@ -195,7 +211,7 @@ class _Reader:
                     yield rewind
             yield self._entry(record, line)
 
-    def _entry(self, record: _Record, line: bytes) -> Entry:
+    def _entry(self, record: _LooseRecord, line: bytes) -> Entry:
         payload = record.system_payload
         if record.message is not None and record.type in ("user", "assistant", "tool_result"):
             return self._message(record, record.message)
@@ -216,8 +232,8 @@ class _Reader:
     def _stamps(self, key: str | None) -> dict[str, Any]:
         return {"id": self._chain.draw(key), "timestamp": self._time}
 
-    def _message(self, record: _Record, said: _Content) -> MessageEntry:
-        self._recent.append((self._chain.count, list(map(bytes, said.parts))))
+    def _message(self, record: _LooseRecord, said: _LooseContent) -> MessageEntry:
+        self._recent.append((self._chain.count, said.parts))
         content = parts.blocks(said.parts, NAME, self._keep)
         if record.type != "assistant":
             logged = LoggedMessage(role="user", content=self._marked(record, content))
@@ -234,7 +250,7 @@ class _Reader:
         return MessageEntry(**self._stamps(record.uuid), message=logged)
 
     def _marked(
-        self, record: _Record, content: tuple[ContentBlock, ...]
+        self, record: _LooseRecord, content: tuple[ContentBlock, ...]
     ) -> tuple[ContentBlock, ...]:
         """Results, marked as errors where the record says so."""
         status = record.tool_call_result.status if record.tool_call_result else None
@@ -248,12 +264,12 @@ class _Reader:
         )
 
     def _compressed(
-        self, record: _Record, payload: _Payload, history: list[_Content]
+        self, record: _LooseRecord, payload: _Payload, history: list[_LooseContent]
     ) -> CondensationEntry | None:
         hi = self._chain.count
         while history and self._recent:
             before, last = self._recent[-1]
-            if list(map(bytes, history[-1].parts)) != last:
+            if list(map(_bare, history[-1].parts)) != list(map(_bare, last)):
                 break
             hi = before  # it is sent still, as it was
             history = history[:-1]
@@ -283,6 +299,14 @@ class _Reader:
     def _opaque(self, key: str | None, kind: str, line: bytes) -> UnknownEntry:
         raw = {"record": kept(line)}
         return UnknownEntry(**self._stamps(key), kind=f"{NAME}:{kind}", raw=raw)
+
+
+def _bare(part: _Part) -> parts.KnownPart | bytes:
+    """A part as it is compared: by what it says, where that is known."""
+    if isinstance(part, msgspec.Raw):
+        ((_, known),) = _KNOWN((part,))
+        return known or bytes(part)
+    return part
 
 
 FORMAT: Final = Format(

@@ -21,11 +21,13 @@ from typing import Final
 
 from awl.errors import AwlError
 from awl.log.blobs import Blobs
-from awl.log.durable import folders_of, make_directories, sync_directory, write_all
+from awl.log.durable import begin_writing, folders_of, make_directories, sync_directory, write_all
 from awl.log.file import give_name, open_unborn
 from awl.log.lock import open_locked
 
 _SUFFIX: Final = ".new"
+_PIECE: Final = 1 << 19
+"""Bytes at a time that the disk is told to write."""
 _WRITING: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """What goes wrong with a file only where it is written."""
 _HIDDEN: Final = re.compile(r"\.(.+)\.[0-9a-f]{8}(?:\.new)?", re.DOTALL)
@@ -49,6 +51,7 @@ class Unborn:
         self._hidden = hidden
         self.blobs.directory = hidden.with_name(hidden.name + ".blobs")
         self._placed = self._born = False
+        self._waiting = 0  # bytes at the end that the disk was not told of
         folder, *above = folders_of(path)
         self._folder = folder
         # In the background: a disk takes hardly longer for several at once than for one.
@@ -57,6 +60,10 @@ class Unborn:
     def write(self, data: bytes) -> None:
         """Append bytes."""
         write_all(self.fd, data)
+        self._waiting += len(data)
+        if self._waiting >= _PIECE:
+            begin_writing(self.fd, self._waiting)
+            self._waiting = 0
 
     def adopt(self, blob: Path) -> None:
         """Take a blob of another log, by a link where that is possible.

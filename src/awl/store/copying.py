@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import re
 import stat
-import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +17,7 @@ from awl.conversation import BlobRef
 from awl.entries import Header
 from awl.errors import NotASession
 from awl.log.blobs import BlobDamaged, Blobs
-from awl.log.durable import write_all
+from awl.log.durable import begin_writing, write_all
 from awl.log.file import last_object
 from awl.log.line import BadLine, decode, encode, with_fields
 from awl.log.lock import is_locked
@@ -145,17 +143,8 @@ def copy_bytes(source: int, target: int, start: int, end: int) -> None:
     buffer = memoryview(bytearray(min(_PIECE, max(0, end - start))))
     while start < end and (size := os.preadv(source, [buffer[: end - start]], start)):
         write_all(target, buffer[:size])
-        _begin_writing(target, size)
+        begin_writing(target, size)
         start += size
-
-
-def _begin_writing(fd: int, size: int) -> None:
-    """Let the disk begin with the last `size` bytes of a file. On Linux this is what saying that
-    they are not needed soon does to pages that are not written yet; they stay in memory."""
-    if sys.platform == "linux":
-        with contextlib.suppress(OSError):  # only the sync counts
-            at = os.fstat(fd).st_size - size
-            os.posix_fadvise(fd, at, size, os.POSIX_FADV_DONTNEED)
 
 
 def same_until(one: int, other: int, size: int, start: int = 0, other_start: int = 0) -> int:

@@ -109,15 +109,15 @@ class Tally:
         self.messages += 1
         said = not message.content
         for block in message.content:
-            if isinstance(block, ToolResult):
+            if type(block) is ToolResult:
                 self.results += 1
                 self.errors += block.is_error
                 self.images += len(block.images)
                 continue
             said = True
-            if isinstance(block, ToolUse):
+            if type(block) is ToolUse:
                 self.calls += 1
-            elif isinstance(block, Image):
+            elif type(block) is Image:
                 self.images += 1
         if message.role == "assistant":
             self.answers += 1
