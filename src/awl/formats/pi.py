@@ -261,7 +261,6 @@ class _Reader:
         self._report = report
         self._chain = chain
         self._keep = keep
-        self._index = -1
         self._time = facts.created
         self._settings = _Settings(facts.provider, facts.model)
         # From which number on which hold, up to the next.
@@ -271,14 +270,16 @@ class _Reader:
 
     def __iter__(self) -> Iterator[Entry]:
         last: str | None = None
-        for line, record in Records(self._lines, _Record, _LooseRecord):
-            self._index += 1
+        stamp: str | float = ""
+        for index, (line, record) in enumerate(Records(self._lines, _Record, _LooseRecord)):
             if record is None:
                 yield self._opaque(None, "unknown", line)
                 continue
-            self._time = time_of(record.timestamp) or self._time
+            if record.timestamp != stamp:
+                stamp = record.timestamp
+                self._time = time_of(stamp) or self._time
             if record.type == "session":
-                if self._index or record.parent_session:
+                if index or record.parent_session:
                     yield self._opaque(None, record.type, line)
                 continue
             if record.id and self._chain.number_of(record.id) is not None:
@@ -290,8 +291,11 @@ class _Reader:
                 if rewind is not None:
                     self._go_to(self._chain.number_of(parent) if parent else 0)
                     yield rewind
-            last = record.id or f"#{self._index}"
-            yield self._entry(record, last, line)
+            last = record.id or f"#{index}"
+            if record.message is not None and record.type == "message":
+                yield self._message(record.message, last, line)
+            else:
+                yield self._entry(record, last, line)
 
     def _go_to(self, number: int | None) -> None:
         """Go back to the settings that held at an entry."""
@@ -308,8 +312,6 @@ class _Reader:
         self._held.append(self._settings)
 
     def _entry(self, record: _LooseRecord, key: str, line: bytes) -> Entry:
-        if record.message is not None and record.type == "message":
-            return self._message(record.message, key, line)
         match record.type:
             case "model_change":
                 self._set(provider=record.provider, model=record.model_id)
@@ -414,13 +416,16 @@ class _Reader:
         """The words and the images of a message that can hold nothing else."""
         if content is None or isinstance(content, str):
             return content or "", ()
+        if len(content) == 1 and type(content[0]) is Text:  # as nearly all are
+            return content[0].text, ()
         blocks = self._blocks(content)
         texts = "\n".join(block.text for block in blocks if isinstance(block, Text))
         return texts, tuple(block for block in blocks if isinstance(block, Image))
 
     def _result(self, message: _LooseMessage, key: str) -> MessageEntry:
         texts, images = self._said(message.content)
-        self._report.left_out["details of results"] += bool(message.details)
+        if message.details:
+            self._report.left_out["details of results"] += 1
         duration = message.duration_ms
         result = ToolResult(
             tool_use_id=message.tool_call_id,

@@ -146,9 +146,19 @@ def _written(entry: Header | Entry) -> tuple[bytes, bool]:
 def _escaped(data: bytes) -> bytes:
     if not data.isascii():
         for raw, escaped in _SEPARATORS:
-            if raw[-1] in data:  # a single byte is found much faster
+            if _holds(data, raw):
                 data = data.replace(raw, escaped)
     return data
+
+
+def _holds(data: bytes, raw: bytes) -> bool:
+    """Whether bytes are among others. Their last one alone is found much faster."""
+    at = data.find(raw[-1:])
+    while at >= 0:
+        if data.endswith(raw, 0, at + 1):
+            return True
+        at = data.find(raw[-1:], at + 1)
+    return False
 
 
 def with_fields(line: bytes, /, **fields: Any) -> bytes:

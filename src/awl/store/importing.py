@@ -347,28 +347,19 @@ class Strung:
         self._time = time
 
     def __iter__(self) -> Iterator[Entry]:
-        for entry in self.extra:
-            yield self._placed(entry)
-        self._shift = self.seq + 1 - len(self._places)
-        for entry in self._entries:
-            if type(entry) in _NAMING:
-                entry = with_seqs(entry, self._seq_of)
-            yield self._placed(entry)
+        shift = self.seq + 1 + len(self.extra) - len(self._places)
 
-    def _placed(self, entry: Entry) -> Entry:
-        self.seq += 1
-        self._time = entry.timestamp or self._time
-        placed = msgspec.structs.replace(
-            entry,
-            parent_id=entry.parent_id if isinstance(entry, RewindEntry) else self.parent,
-            seq=self.seq,
-            timestamp=self._time,
-        )
-        self.parent = entry.id
-        return placed
+        def seq_of(number: int) -> int:
+            return self._places[number] if number < len(self._places) else number + shift
 
-    def _seq_of(self, number: int) -> int:
-        return self._places[number] if number < len(self._places) else number + self._shift
+        time = self._time
+        own = (with_seqs(one, seq_of) if type(one) in _NAMING else one for one in self._entries)
+        for entry in chain(self.extra, own):
+            self.seq += 1
+            time = entry.timestamp or time
+            parent = entry.parent_id if type(entry) is RewindEntry else self.parent
+            self.parent = entry.id
+            yield msgspec.structs.replace(entry, parent_id=parent, seq=self.seq, timestamp=time)
 
 
 _NAMING: Final = frozenset({CondensationEntry, CompactionEntry, ForkPointEntry})
