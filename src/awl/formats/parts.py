@@ -61,7 +61,15 @@ class KnownPart(Part, frozen=True, rename="camel", gc=False):
             raise ValueError("a part of an unknown kind")
 
 
+class _Texts(msgspec.Struct, frozen=True, gc=False):
+    """Of a response, what the model reads."""
+
+    output: str | msgspec.UnsetType = msgspec.UNSET
+    error: str | msgspec.UnsetType = msgspec.UNSET
+
+
 PARTS: Final = Parts(Part)
+_texts: Final = msgspec.json.Decoder(_Texts).decode
 _members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _either: Final = msgspec.json.Decoder(str | list[msgspec.Raw] | dict[str, Any]).decode
 
@@ -143,12 +151,23 @@ def result(response: FunctionResponse, keep: Keep) -> ToolResult:
 def output_of(response: msgspec.Raw) -> tuple[str, bool]:
     """What a response says, and whether it tells of an error."""
     try:
+        texts = _texts(response)
+    except msgspec.MsgspecError:
+        return _odd_output_of(response)
+    if texts.error is not msgspec.UNSET:
+        said = (texts.error,) if texts.output is msgspec.UNSET else (texts.output, texts.error)
+        return "\n".join(said), True
+    return str(response, "utf-8") if texts.output is msgspec.UNSET else texts.output, False
+
+
+def _odd_output_of(response: msgspec.Raw) -> tuple[str, bool]:
+    """The same of one whose `output` or `error` is no text."""
+    try:
         members = _members(response)
     except msgspec.MsgspecError:
         return str(response, "utf-8"), False
     said = [_text(members[name]) for name in ("output", "error") if name in members]
-    failed = "error" in members
-    return "\n".join(said) if said else str(response, "utf-8"), failed
+    return "\n".join(said) if said else str(response, "utf-8"), "error" in members
 
 
 def _text(raw: msgspec.Raw) -> str:

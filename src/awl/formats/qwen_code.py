@@ -182,12 +182,13 @@ class _Reader:
         self._keep = keep
         self._time = facts.created
         self._model = facts.model
-        self._aside: dict[str, str] = {}  # records that are left out, and what theirs follow
+        self._aside: dict[object, str] = {}  # records that are left out, and what theirs follow
         self._summaries = Summaries(chain)
         # The last messages, and the number of the entry before each.
         self._recent: deque[tuple[int, Sequence[_Part]]] = deque(maxlen=_RECENT)
 
     def entries(self) -> Iterator[Entry]:
+        bookkeeping, stamp = 0, ""
         for line, record in Records(self._lines, _Record, _LooseRecord):
             if record is None:
                 yield self._opaque(None, "unknown", line)
@@ -195,12 +196,14 @@ class _Reader:
             if record.uuid and self._chain.number_of(record.uuid) is not None:
                 self._report.left_out[TWICE] += 1
                 continue
-            self._time = time_of(record.timestamp) or self._time
+            if record.timestamp != stamp:
+                stamp = record.timestamp
+                self._time = time_of(stamp) or self._time
             parent = record.parent_uuid
-            if isinstance(parent, str):
-                parent = self._aside.get(parent, parent)
+            if parent in self._aside:
+                parent = self._aside[parent]
             if record.subtype in _ASIDE and record.uuid:
-                self._report.left_out[_BOOKKEEPING] += 1
+                bookkeeping += 1
                 if isinstance(parent, str):
                     self._aside[record.uuid] = parent
                 continue
@@ -210,6 +213,7 @@ class _Reader:
                     self._recent.clear()
                     yield rewind
             yield self._entry(record, line)
+        self._report.left_out[_BOOKKEEPING] += bookkeeping
 
     def _entry(self, record: _LooseRecord, line: bytes) -> Entry:
         payload = record.system_payload
@@ -237,8 +241,8 @@ class _Reader:
         content = parts.blocks(said.parts, NAME, self._keep)
         if record.type != "assistant":
             logged = LoggedMessage(role="user", content=self._marked(record, content))
-            return MessageEntry(**self._stamps(record.uuid), message=logged)
-        called = any(isinstance(block, ToolUse) for block in content)
+            return self._logged(record.uuid, logged)
+        called = ToolUse in map(type, content)
         logged = LoggedMessage(
             role="assistant",
             content=content,
@@ -247,7 +251,10 @@ class _Reader:
             stop_reason="toolUse" if called else "stop",
             usage=record.usage_metadata.entry() if record.usage_metadata else None,
         )
-        return MessageEntry(**self._stamps(record.uuid), message=logged)
+        return self._logged(record.uuid, logged)
+
+    def _logged(self, key: str | None, message: LoggedMessage) -> MessageEntry:
+        return MessageEntry(id=self._chain.draw(key), timestamp=self._time, message=message)
 
     def _marked(
         self, record: _LooseRecord, content: tuple[ContentBlock, ...]
