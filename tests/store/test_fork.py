@@ -284,6 +284,18 @@ def test_lines_that_stand_twice_confuse_no_fork(store: Store) -> None:
     assert read_log(parent)[-1]["seq"] == 7
 
 
+def test_a_rewind_to_an_entry_that_is_lost_stops_no_fork(store: Store) -> None:
+    raw = turns()
+    raw.add("rewind", parentId="lost")
+    raw.answer("behind it")
+    raw.lines.append(raw.lines[3])  # so that the last lines do not tell where the log ends
+    parent = raw.write(store.root)
+    for at in (None, 7, 8):
+        child = store.fork(parent, at=at)
+        assert head(child)["forkedFrom"]["seq"] == (at or 8)
+    assert read(parent).path[-1] == len(read(parent).entries) - 1
+
+
 def test_seqs_that_were_given_twice_are_not_given_again(store: Store) -> None:
     raw = turns()
     raw.prompt("of another writer", id="x4", seq=4)

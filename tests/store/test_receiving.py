@@ -218,6 +218,23 @@ def test_another_session_under_the_same_id_shares_nothing_with_it(
     assert take(store, file).path == received.path
 
 
+def test_a_file_with_a_rewind_to_an_entry_that_is_lost_comes_in_apart(
+    store: Store, tmp_path: Path
+) -> None:
+    raw = RawLog()
+    raw.prompt("one")
+    raw.add("rewind", parentId="lost")
+    store.root.mkdir()
+    here = raw.write(store.root)
+    shared = raw.data
+    raw.prompt("another way")
+    file = tmp_path / "x"
+    file.write_bytes(raw.data)
+    here.write_bytes(shared + shared.splitlines(keepends=True)[1].replace(b"one", b"two"))
+    received = take(store, file)
+    assert (received.outcome, head(received.path)["forkedFrom"]["seq"]) == ("apart", 2)
+
+
 def test_files_of_one_session_come_in_in_any_order(
     store: Store, other: Store, tmp_path: Path
 ) -> None:

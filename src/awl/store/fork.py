@@ -27,7 +27,7 @@ from awl.log.line import BadLine, decode_outer, encode
 from awl.log.lock import is_locked
 from awl.log.names import log_path, new_session_id, now
 from awl.log.scan import read_at, scan
-from awl.replay import check_first_line, recovery_notices, replay
+from awl.replay import check_first_line, fd_reader, recovery_notices, replay
 from awl.state import LARGEST, State
 from awl.store.copying import (
     blobs_named,
@@ -136,7 +136,7 @@ def _at(fd: int, session_id: str, at: int) -> Cut:
 
 
 def _scanned(fd: int) -> State:
-    state = State()
+    state = State(read=fd_reader(fd))
     for line in scan(fd, outer=True):
         state.add(line)
     return state

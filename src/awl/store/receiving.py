@@ -341,7 +341,7 @@ def _is_alike(header: Header, other: Header) -> bool:
 
 def _last_seq(fd: int, end: int) -> int:
     """The seq of the last entry whose line is whole in the first `end` bytes."""
-    state = State()
+    state = State(read=fd_reader(fd))
     for line in scan(fd, outer=True):
         if line.end >= end:
             break
