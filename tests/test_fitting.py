@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import hashlib
 import json
@@ -359,6 +360,35 @@ def test_ctrl_c_ends_a_summary_and_the_turn_and_changes_nothing(stage: Stage) ->
     assert stage.ended.stop_reason == "aborted"
     assert stage.kinds[-1] == "user"
     assert "condensation" not in stage.kinds
+
+
+def test_a_turn_that_is_cancelled_while_its_summary_is_logged_ends_behind_it(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    talk(stage, 4)
+    write = LogFile.append
+
+    def cancelled(log: LogFile, lines: bytes) -> int:
+        if b'"type":"condensation"' in lines:
+            running[0].call_soon_threadsafe(stage.agent.cancel)
+            for _ in range(20):  # the turn has time to end before
+                asyncio.run_coroutine_threadsafe(asyncio.sleep(0), running[0]).result()
+        return write(log, lines)
+
+    running: list[asyncio.AbstractEventLoop] = []
+    seen: list[tuple[type[AgentEvent], int]] = []
+
+    def on(event: AgentEvent) -> None:
+        running[:] = [asyncio.get_running_loop()]
+        seen.append((type(event), len(stage.session.state.entries)))
+
+    stage.on = on
+    monkeypatch.setattr(LogFile, "append", cancelled)
+    stage.prompt(f"prompt 4: {LONG}", f"prompt 5: {LONG}")
+    assert stage.ended.stop_reason == "aborted"
+    assert [kind for kind, _ in seen[-2:]] == [Condensed, TurnEnded]
+    assert stage.kinds[-1] == "condensation"
+    assert seen[-1][1] == len(read(stage.session.path).entries)
 
 
 def test_a_summary_that_cannot_be_logged_is_told_and_changes_nothing(

@@ -208,9 +208,13 @@ class Fitting:
             model=made.model,
             usage=usage,
         )
+        logging = asyncio.ensure_future(asyncio.to_thread(session.append, entry))
         try:
-            # Once there is a summary, it is logged: given up half-way, nobody would know whether.
-            entry_id = await asyncio.shield(asyncio.to_thread(session.append, entry))
+            await asyncio.wait([logging])
+        except asyncio.CancelledError:
+            await asyncio.wait([logging])  # it is being done, so the person must hear of it
+        try:
+            entry_id = logging.result()
         except NotSaved:
             self._was_in_vain(session, usage)
             raise
@@ -296,13 +300,13 @@ def _request_under_way(state: State, cut: Cut, past: Sequence[Item]) -> str | No
 
 
 async def _unless(cancelled: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:
-    """What `work` comes to; None if the turn was cancelled first. Then it is cancelled, too."""
+    """What `work` comes to; None if the turn was cancelled first and it, then, as well."""
     task = asyncio.create_task(work)
     stop = asyncio.create_task(cancelled.wait())
     try:
         await asyncio.wait((task, stop), return_when=asyncio.FIRST_COMPLETED)
-        return await task if task.done() else None
     finally:
         task.cancel()
         stop.cancel()
         await asyncio.gather(task, stop, return_exceptions=True)
+    return None if task.cancelled() else task.result()
