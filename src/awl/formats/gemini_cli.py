@@ -21,6 +21,7 @@ A `.json` file is {sessionId, projectHash, startTime, messages, …}, rewritten 
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -43,8 +44,9 @@ from awl.entries import (
 from awl.formats import parts
 from awl.formats.chain import Chain, Summaries
 from awl.formats.documents import Document
-from awl.formats.format import Facts, Format, Head, Imported, Keep, Place, Report
+from awl.formats.format import Facts, Format, Head, Imported, Keep, Place, Report, refer
 from awl.formats.records import (
+    LONGEST,
     Lines,
     Records,
     kept,
@@ -95,7 +97,7 @@ def _read_document(path: Path, keep: Keep, report: Report) -> Imported:
     for raw in first.elements():
         message = _decoded(raw)
         if message is not None:
-            plan.take(message, _Where(0, 0), raw)
+            plan.take(message, (0, None), raw)
             model = model or message.model or ""
     members = first.members
     found = {name: _text(members.get(name)) for name in ("sessionId", "startTime", "summary")}
@@ -141,12 +143,21 @@ class _Thought(msgspec.Struct, frozen=True, gc=False):
     description: str = ""
 
 
-class _ToolCall(msgspec.Struct, frozen=True, gc=False):
+_Content = str | list[parts.KnownPart] | parts.KnownPart | None
+
+
+class _LooseToolCall(msgspec.Struct, frozen=True, gc=False):
     id: str = ""
     name: str = ""
     args: msgspec.Raw = msgspec.Raw()
     result: msgspec.Raw = msgspec.Raw()
     status: str = ""
+
+
+class _ToolCall(_LooseToolCall, frozen=True, gc=False):
+    """A call whose result has parts of known kinds alone."""
+
+    result: _Content = None  # type: ignore[assignment]
 
 
 class _Tokens(msgspec.Struct, frozen=True, gc=False):
@@ -164,17 +175,24 @@ class _Tokens(msgspec.Struct, frozen=True, gc=False):
         )
 
 
-class _Message(msgspec.Struct, frozen=True, rename="camel", gc=False):
+class _LooseMessage(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """A message, and the facts of a session, which stand on lines of their own."""
 
     id: str = ""
     timestamp: str = ""
     type: str = ""
     content: msgspec.Raw = msgspec.Raw()
-    tool_calls: list[_ToolCall] | None = None
+    tool_calls: list[_LooseToolCall] | None = None
     thoughts: list[_Thought] | None = None
     tokens: _Tokens | None = None
     model: str | None = None
+
+
+class _Message(_LooseMessage, frozen=True, rename="camel", gc=False):
+    """A message in parts of known kinds alone."""
+
+    content: _Content = None  # type: ignore[assignment]
+    tool_calls: list[_ToolCall] | None = None  # type: ignore[assignment]
 
 
 class _Facts(msgspec.Struct, frozen=True, rename="camel", gc=False):
@@ -185,7 +203,7 @@ class _Facts(msgspec.Struct, frozen=True, rename="camel", gc=False):
     messages: list[msgspec.Raw] | None = None
 
 
-class _Record(_Message, frozen=True, rename="camel", gc=False):
+class _LooseRecord(_LooseMessage, frozen=True, rename="camel", gc=False):
     set: _Facts | None = msgspec.field(default=None, name="$set")
     rewind_to: str | None = msgspec.field(default=None, name="$rewindTo")
     session_id: str | None = None
@@ -193,21 +211,39 @@ class _Record(_Message, frozen=True, rename="camel", gc=False):
     directories: list[str] | None = None
 
 
+class _Record(_LooseRecord, frozen=True, rename="camel", gc=False):
+    """A line whose message has parts of known kinds alone."""
+
+    content: _Content = None  # type: ignore[assignment]
+    tool_calls: list[_ToolCall] | None = None  # type: ignore[assignment]
+
+
+class _Patch(msgspec.Struct, frozen=True, gc=False):
+    """Of a line, what has to be known of all of them beforehand."""
+
+    id: str = ""
+    type: str = ""
+    content: msgspec.Raw = msgspec.Raw()
+    set: _Facts | None = msgspec.field(default=None, name="$set")
+    rewind_to: str | None = msgspec.field(default=None, name="$rewindTo")
+
+
 _message: Final = msgspec.json.Decoder(_Message).decode
+_loose_message: Final = msgspec.json.Decoder(_LooseMessage).decode
 
 
-def _decoded(raw: bytes | msgspec.Raw) -> _Message | None:
-    try:
-        return _message(raw)
-    except Exception:
-        found = lenient(bytes(raw))
-        return salvage(found, _Message) if isinstance(found, dict) else None
+def _decoded(raw: bytes | msgspec.Raw) -> _LooseMessage | None:
+    for decode in (_message, _loose_message):
+        with contextlib.suppress(Exception):
+            return decode(raw)
+    found = lenient(bytes(raw))
+    return salvage(found, _LooseMessage) if isinstance(found, dict) else None
 
 
 def _glance(path: Path) -> dict[str, str]:
     """What the first lines tell of the session."""
     found: dict[str, str] = {}
-    for number, (_, record) in enumerate(Records(Lines(path, Report()), _Record)):
+    for number, (_, record) in enumerate(Records(Lines(path, Report()), _Record, _LooseRecord)):
         if record is not None:
             given = {
                 "sessionId": record.session_id,
@@ -224,53 +260,56 @@ def _glance(path: Path) -> dict[str, str]:
 # -- reading ---------------------------------------------------------------------------------------
 
 
-class _Where(msgspec.Struct, frozen=True, gc=False):
-    """Where a message stands: the bytes of its line, and its place in a list that is set there."""
-
-    start: int
-    end: int
-    index: int | None = None
+_Where = tuple[int, int | None]
+"""Where a message stands: the byte at which its line starts, and its place in a list that is set
+there."""
 
 
 class _Left:
-    """The messages that are left while patches are applied, by id and in order.
-
-    `times` counts how often each came: one that was gone can come again.
-    """
+    """The messages that are left while patches are applied, by id and in order."""
 
     def __init__(self) -> None:
-        self.order: list[str] = []
-        self.times: Counter[str] = Counter()
-        self._names: set[str] = set()
+        self._names: dict[str, None] = {}
+        self._gone: Counter[str] = Counter()
 
     def __contains__(self, name: str) -> bool:
         return name in self._names
 
     def add(self, name: str) -> None:
-        self.order.append(name)
-        self._names.add(name)
-        self.times[name] += 1
+        self._names[name] = None
+
+    def came(self, name: str) -> int:
+        """How often a message came: one that was gone can come again."""
+        return self._gone[name] + (name in self._names)
+
+    def comes_again(self, other: _Left, name: str) -> bool:
+        """Whether a message comes once more in what the other one has seen, of which this one has
+        seen the first part."""
+        return name in other._gone and self.came(name) < other.came(name)
 
     def rewound(self, name: str) -> list[str]:
         """Take away a message and all behind it; all of them, if it is not known."""
-        at = self.order.index(name) if name in self._names else 0
-        gone = self.order[at:]
-        self._names.difference_update(gone)
-        del self.order[at:]
+        order = list(self._names)
+        gone = order[order.index(name) :] if name in self._names else order
+        self.without(gone)
         return gone
 
-    def gone_from(self, messages: Sequence[_Message]) -> tuple[list[str], int]:
+    def ends_with(self, names: list[str]) -> bool:
+        return list(self._names)[-len(names) :] == names
+
+    def gone_from(self, messages: Sequence[_LooseMessage]) -> tuple[list[str], int]:
         """What a list of the messages from here on no longer has, and how many at its beginning
         stand for that: none are left of those that were there."""
         names = {message.id for message in messages}
-        gone = [name for name in self.order if name not in names]
+        gone = [name for name in self._names if name not in names]
         known = (n for n, one in enumerate(messages) if one.id in self._names)
         return gone, next(known, len(messages)) if gone else 0
 
     def without(self, gone: Sequence[str]) -> None:
-        """Take away messages."""
-        self._names.difference_update(gone)
-        self.order = [name for name in self.order if name in self._names]
+        """Take away messages that are left."""
+        self._gone.update(gone)
+        for name in gone:
+            del self._names[name]
 
 
 class _Plan:
@@ -284,14 +323,14 @@ class _Plan:
 
     def read(self, path: Path) -> None:
         lines = Lines(path, Report())
-        for line, record in Records(lines, _Record):
+        for line, record in Records(lines, _Patch):
             if record is None:
                 continue
             if record.rewind_to is not None:
                 self.left.rewound(record.rewind_to)
             elif record.id:
-                self.take(record, _Where(lines.start, lines.end), line)
-                self._add(record.id)
+                self.take(record, (lines.start, None), line)
+                self.left.add(record.id)
             elif record.set is not None and record.set.messages is not None:
                 self._listed(record.set.messages, lines)
 
@@ -302,22 +341,18 @@ class _Plan:
             if message is not None:
                 messages.append(message)
                 if message.id:
-                    self.take(message, _Where(lines.start, lines.end, index), bytes(raw))
+                    self.take(message, (lines.start, index), bytes(raw))
         gone, instead = self.left.gone_from(messages)
         self.left.without(gone)
         for message in messages[instead:]:
-            self._add(message.id)
+            self.left.add(message.id)
 
-    def _add(self, name: str) -> None:
-        if name not in self.left:
-            self.left.add(name)
-
-    def take(self, message: _Message, where: _Where, line: bytes) -> None:
+    def take(self, message: _LooseMessage | _Patch, where: _Where, line: bytes) -> None:
         self.last[message.id] = where
         if message.type == "user" and b'"functionResponse"' in line:
-            for _, part in parts.PARTS(parts.parts_of(message.content)):
-                if part is not None and part.function_response is not None:
-                    self.answered.add(part.function_response.id or part.function_response.name)
+            for block in parts.blocks(parts.parts_of(message.content), NAME, refer):
+                if isinstance(block, ToolResult):
+                    self.answered.add(block.tool_use_id)
 
 
 class _Reader:
@@ -355,13 +390,13 @@ class _Reader:
     def log(self, lines: Lines) -> Iterator[Entry]:
         self._plan.read(self._path)
         with open_source(self._path) as file:
-            for line, record in Records(lines, _Record):
+            for line, record in Records(lines, _Record, _LooseRecord):
                 if record is None:
                     yield self._opaque("unknown", line)
                 elif record.rewind_to is not None:
                     yield from self._rewound(record.rewind_to)
                 elif record.id:
-                    where = _Where(lines.start, lines.end)
+                    where = (lines.start, None)
                     yield from self._placed(record.id, record, line, where, file)
                 elif record.set is not None:
                     yield from self._set(record.set, lines, file)
@@ -373,27 +408,28 @@ class _Reader:
     def _placed(
         self,
         name: str,
-        message: _Message,
+        message: _LooseMessage,
         line: bytes,
         where: _Where,
         file: BinaryIO,
-    ) -> Iterator[Entry]:
+    ) -> Sequence[Entry]:
         """A message where it stands for the first time, as it is in the end. Of one that goes and
         comes again, only the last time counts."""
         if name in self._left:
-            return
+            return ()
         self._left.add(name)
-        if self._left.times[name] < self._plan.left.times[name]:
+        if self._left.comes_again(self._plan.left, name):
             self._spans[name] = (self._chain.count, self._chain.count)
-            return
+            return ()
         last = self._plan.last.get(name, where)
         if last != where:
             found = _fetch(file, last)
             if found is not None:
                 line, message = found
         before = self._chain.count
-        yield from self._entries(message, line)
+        entries = self._entries(message, line)
         self._spans[name] = (before, self._chain.count)
+        return entries
 
     def _rewound(self, name: str) -> Iterator[Entry]:
         """That message and all behind it are gone; all of them, if it is not known."""
@@ -408,8 +444,8 @@ class _Reader:
 
     def _set(self, facts: _Facts, lines: Lines, file: BinaryIO) -> Iterator[Entry]:
         if facts.messages is not None:
-            messages = [
-                (message, raw, _Where(lines.start, lines.end, index))
+            messages: list[tuple[_LooseMessage, msgspec.Raw, _Where]] = [
+                (message, raw, (lines.start, index))
                 for index, raw in enumerate(facts.messages)
                 if (message := _decoded(raw)) is not None
             ]
@@ -420,20 +456,21 @@ class _Reader:
 
     def _listed(
         self,
-        messages: list[tuple[_Message, msgspec.Raw, _Where]],
+        messages: list[tuple[_LooseMessage, msgspec.Raw, _Where]],
         file: BinaryIO,
     ) -> Iterator[Entry]:
         """The messages from here on: some may be gone, and a summary stand for them."""
         gone, instead = self._left.gone_from([one[0] for one in messages])
         if instead:
             yield from self._condensation(gone, [one[0] for one in messages[:instead]])
-        elif gone and self._left.order[-len(gone) :] == gone:
+        elif gone and self._left.ends_with(gone):
             yield from self._rewound(gone[0])
+            gone = []
         self._left.without(gone)
         for message, raw, where in messages[instead:]:
             yield from self._placed(message.id, message, bytes(raw), where, file)
 
-    def _condensation(self, gone: list[str], instead: list[_Message]) -> Iterator[Entry]:
+    def _condensation(self, gone: list[str], instead: list[_LooseMessage]) -> Iterator[Entry]:
         said = (self._content(message) for message in instead if message.type == "user")
         texts = [block.text for content in said for block in content if isinstance(block, Text)]
         replaced = self._summaries.up_to(self._spans[gone[-1]][1])
@@ -457,24 +494,25 @@ class _Reader:
 
     # -- messages ----------------------------------------------------------------------------------
 
-    def _entries(self, message: _Message, line: bytes) -> Iterator[Entry]:
+    def _entries(self, message: _LooseMessage, line: bytes) -> list[Entry]:
         self._time = time_of(message.timestamp) or self._time
         if message.type == "user":
-            yield self._logged(LoggedMessage(role="user", content=self._content(message)))
-        elif message.type == "gemini":
-            yield self._answer(message)
-            for result in self._results(message):
-                yield self._logged(LoggedMessage(role="user", content=(result,)))
-        else:
-            yield self._opaque(message.type or "unknown", line)
+            return [self._logged(LoggedMessage(role="user", content=self._content(message)))]
+        if message.type != "gemini":
+            return [self._opaque(message.type or "unknown", line)]
+        entries: list[Entry] = [self._answer(message)]
+        if message.tool_calls:
+            for result in self._results(message.tool_calls):
+                entries.append(self._logged(LoggedMessage(role="user", content=(result,))))
+        return entries
 
     def _logged(self, message: LoggedMessage) -> MessageEntry:
         return MessageEntry(id=self._chain.draw(), timestamp=self._time, message=message)
 
-    def _content(self, message: _Message) -> tuple[ContentBlock, ...]:
+    def _content(self, message: _LooseMessage) -> tuple[ContentBlock, ...]:
         return parts.blocks(parts.parts_of(message.content), NAME, self._keep)
 
-    def _answer(self, message: _Message) -> MessageEntry:
+    def _answer(self, message: _LooseMessage) -> MessageEntry:
         thoughts = [
             Thinking(thinking="\n".join(filter(None, (one.subject, one.description))))
             for one in message.thoughts or ()
@@ -498,9 +536,9 @@ class _Reader:
             )
         )
 
-    def _results(self, message: _Message) -> Iterator[ToolResult]:
+    def _results(self, calls: list[_LooseToolCall]) -> Iterator[ToolResult]:
         """The results that no message of the user's has."""
-        for call in message.tool_calls or ():
+        for call in calls:
             if call.id in self._plan.answered:
                 continue
             content = parts.blocks(parts.parts_of(call.result), NAME, self._keep)
@@ -524,22 +562,23 @@ class _Reader:
         )
 
 
-def _fetch(file: BinaryIO, where: _Where) -> tuple[bytes, _Message] | None:
+def _fetch(file: BinaryIO, where: _Where) -> tuple[bytes, _LooseMessage] | None:
     """A message from where it stands for the last time."""
-    file.seek(where.start, os.SEEK_SET)
-    line = file.read(where.end - where.start)
-    if where.index is None:
+    start, index = where
+    file.seek(start, os.SEEK_SET)
+    line = file.readline(LONGEST)
+    if index is None:
         message = _decoded(line)
         return (line, message) if message is not None else None
     try:
-        facts = msgspec.json.decode(line, type=_Record).set
+        facts = msgspec.json.decode(line, type=_LooseRecord).set
     except msgspec.MsgspecError:
         return None
     raws = facts.messages if facts is not None else None
-    if not raws or where.index >= len(raws):
+    if not raws or index >= len(raws):
         return None
-    message = _decoded(raws[where.index])
-    return (bytes(raws[where.index]), message) if message is not None else None
+    message = _decoded(raws[index])
+    return (bytes(raws[index]), message) if message is not None else None
 
 
 FORMAT: Final = Format(

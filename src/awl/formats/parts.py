@@ -7,7 +7,7 @@ A part is an object of which one member says what it is: `text` (with ``thought`
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -74,17 +74,26 @@ _members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _either: Final = msgspec.json.Decoder(str | list[msgspec.Raw] | dict[str, Any]).decode
 
 
-def parts_of(raw: msgspec.Raw) -> list[msgspec.Raw]:
+def parts_of(
+    given: str | Sequence[KnownPart] | KnownPart | msgspec.Raw | None,
+) -> Sequence[KnownPart | msgspec.Raw]:
     """The parts of a field that holds a text, a part, or a list of parts."""
-    if not raw:
-        return []
+    if not given:
+        return ()
+    if type(given) is list:
+        return given
+    if isinstance(given, KnownPart):
+        return (given,)
+    if isinstance(given, str):
+        return (KnownPart(text=given),)
+    assert isinstance(given, msgspec.Raw)
     try:
-        found = _either(raw)
+        found = _either(given)
     except msgspec.MsgspecError:
-        return []
-    if isinstance(found, str):
-        return [msgspec.Raw(msgspec.json.encode({"text": found}))] if found else []
-    return found if isinstance(found, list) else [raw]
+        return ()
+    if isinstance(found, dict):
+        return (given,)
+    return parts_of(found)
 
 
 def blocks(
