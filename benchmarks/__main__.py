@@ -13,6 +13,7 @@ import msgspec
 from benchmarks import (
     append,
     forks,
+    imports,
     lists,
     memory,
     overhead,
@@ -30,6 +31,7 @@ MEASURES = {
     "list": lists.measure,
     "fork": forks.measure,
     "search": searches.measure,
+    "import": imports.measure,
     "process": processes.measure,
     "memory": memory.measure,
     "agent": overhead.measure,
