@@ -142,7 +142,7 @@ def test_the_log_only_grows_and_people_see_all_of_it(stage: Stage) -> None:
     assert condensations(stage)
     after = stage.session.path.read_bytes()
     assert hashlib.sha256(after[: len(before)]).digest() == hashlib.sha256(before).digest()
-    items = history(read(stage.session.path))
+    items = list(history(read(stage.session.path)))
     assert [item.text.split(":")[0] for item in items if item.kind == "user"] == [
         f"prompt {n}" for n in range(7)
     ]

@@ -8,6 +8,7 @@ import pytest
 from running import JSON, Awl, assistant, user
 
 from awl.access import INTERRUPTED, OFF_PATH, HistoryItem
+from awl.entries import Entry
 from awl.history import banner_info, history
 from awl.replay import read
 
@@ -33,7 +34,7 @@ def started(id: str) -> JSON:
 
 
 def items(awl: Awl, *entries: JSON | bytes) -> list[HistoryItem]:
-    return history(read(awl.write_log(*entries)))
+    return list(history(read(awl.write_log(*entries))))
 
 
 def test_messages_come_in_file_order_with_calls_and_their_results(awl: Awl) -> None:
@@ -54,6 +55,33 @@ def test_messages_come_in_file_order_with_calls_and_their_results(awl: Awl) -> N
     ]
     assert answer.marks == ()
     assert (final.text, final.seq, final.name) == ("Done.", 4, "scripted")
+
+
+def test_what_nothing_can_change_any_more_is_not_held(awl: Awl) -> None:
+    turn = [user("Look."), assistant(use()), results(("t1", "file")), assistant("Done.")]
+    state = read(awl.write_log(*turn * 5))
+    read_so_far: list[int] = []
+    body = state.body
+
+    def counted(position: int) -> Entry:
+        read_so_far.append(position)
+        return body(position)
+
+    state.body = counted  # type: ignore[method-assign]
+    ahead = [len(read_so_far) - item.seq for item in history(state)]
+    assert len(ahead) == 15
+    assert max(ahead) <= 2  # an answer waits for its results, and those for what follows
+
+
+def test_a_call_without_a_result_holds_only_so_many_items(
+    awl: Awl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("awl.history._MOST_HELD", 3)
+    late = results(("t1", "late"))
+    talk = [user("Look."), assistant(use()), *map(user, "abc")]
+    inputs = [[*talk[:4], late, user("z")], [*talk, late, user("z")]]
+    outputs = [items(awl, *entries)[1].tools[0].output for entries in inputs]
+    assert outputs == ["late", "[interrupted: no result was recorded]"]
 
 
 @pytest.mark.parametrize(

@@ -124,3 +124,12 @@ def test_a_session_for_people_names_its_damage_and_takes_a_range(
     assert "second" in out
     assert "third" not in out
     assert out.count("first") == 1  # in the title alone
+
+
+def test_in_a_pipe_words_are_as_they_were_written(
+    awl: Awl, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = f"# Plan\n\n- **one** `two`\n- {'long ' * 60}end\n\n| a | b |\n|---|---|\n| 1 | 2 |"
+    path = awl.write_log(user("Go."), assistant(said))
+    show.print_session(path, ALL, lines=5)
+    assert said in capsys.readouterr().out

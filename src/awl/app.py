@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -156,8 +157,8 @@ class App:
         return provider.ref
 
     async def history(self, limit: int | None) -> Iterable[HistoryItem]:
-        items = await asyncio.to_thread(history, self.session.state)
-        return items if limit is None else items[-limit:]
+        found = history(self.session.state)
+        return await asyncio.to_thread(lambda: deque(found, limit))
 
     async def prompts(self, limit: int | None) -> Sequence[Prompt]:
         found = prompts(self.session.state)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from awl.access import INTERRUPTED, OFF_PATH, BannerInfo, HistoryItem, OpenCall, ToolLine
@@ -33,7 +34,7 @@ from awl.entries import (
     ToolResultEntry,
 )
 from awl.places import label_of
-from awl.state import ROOT, State, gap_text, import_text, is_prompt, summary_text
+from awl.state import State, gap_text, import_text, is_prompt, summary_text
 from awl.tools import Tool, all_tools
 
 KNOWN: Final = {
@@ -47,8 +48,11 @@ _ENDED: Final = {"aborted": "cancelled", "error": "broke off", "length": "cut at
 _UNKNOWN_OUTCOME: Final = "[interrupted: no result was recorded]"
 
 
-def history(state: State) -> list[HistoryItem]:
-    """All messages of a session in file order, with its dividers."""
+def history(state: State) -> Iterator[HistoryItem]:
+    """All messages of a session in file order, with its dividers.
+
+    A call whose result is more than `_MOST_HELD` items behind it is shown without.
+    """
     return _History(state).items()
 
 
@@ -76,13 +80,22 @@ def banner_info(state: State, session_id: str, notices: list[str]) -> BannerInfo
     )
 
 
+_MOST_HELD: Final = 1000
+"""Items that wait for the results of the calls of one before them."""
+
+
 class _Draft:
-    """A history item being put together: results come later than the calls they answer."""
+    """A history item being put together: results come later than the calls they answer.
+
+    `calls` are their ids, and `waiting` those that no result was found for yet.
+    """
 
     def __init__(self, **facts: Any) -> None:
         self.facts = facts
         self.tools: list[ToolLine] = []
         self.marks: list[str] = []
+        self.calls: set[str] = set()
+        self.waiting: set[str] = set()
 
     def item(self) -> HistoryItem:
         return HistoryItem(**self.facts, tools=tuple(self.tools), marks=tuple(self.marks))
@@ -92,27 +105,41 @@ class _History:
     def __init__(self, state: State) -> None:
         self._state = state
         self._describe = _describer()
-        self._on_path = set(state.path)
         self._status = {
             (call.position, call.use.id): KNOWN[state.call_status(call)]
             for call in state.open_calls
         }
-        self._drafts: list[_Draft] = []
+        self._drafts: deque[_Draft] = deque()
         self._open: dict[str, tuple[_Draft, int]] = {}
         self._partial: _Draft | None = None
-        self._asked: dict[int, ModelRef] = {ROOT: ModelRef("", "")}
+        self._asked = [ModelRef("", "")]  # by position, that of the root first
 
-    def items(self) -> list[HistoryItem]:
+    def items(self) -> Iterator[HistoryItem]:
         for position in range(len(self._state.entries)):
+            count = len(self._drafts)
             self._take(position, self._state.body(position))
+            if len(self._drafts) > count:
+                yield from self._finished()
         self._end_partial()
-        return [draft.item() for draft in self._drafts]
+        for draft in self._drafts:
+            yield draft.item()
+
+    def _finished(self) -> Iterator[HistoryItem]:
+        """What no result can change any more. The last one can always be."""
+        drafts = self._drafts
+        while len(drafts) > 1 and (not drafts[0].waiting or len(drafts) > _MOST_HELD):
+            draft = drafts.popleft()
+            for name in draft.calls:
+                if self._open[name][0] is draft:
+                    del self._open[name]
+            yield draft.item()
 
     def _take(self, position: int, entry: Entry) -> None:
-        asked = self._asked[self._state.parents[position]]
+        asked = self._asked[self._state.parents[position] + 1]
         if isinstance(entry, MessageEntry) and entry.message.role == "user" and entry.model:
-            asked = ModelRef(entry.provider or asked.provider, entry.model)
-        self._asked[position] = asked
+            model = ModelRef(entry.provider or asked.provider, entry.model)
+            asked = asked if model == asked else model  # one object for all that were asked it
+        self._asked.append(asked)
         if gap := self._state.gaps.get(position):
             self._divide(position, entry, gap.strip("[]").removeprefix("awl: "))
         match entry:
@@ -189,6 +216,8 @@ class _History:
         for use in message.tool_uses:
             known = self._status.get((position, use.id))
             self._open[use.id] = (draft, len(draft.tools))
+            draft.calls.add(use.id)
+            draft.waiting.add(use.id)
             draft.tools.append(
                 ToolLine(
                     name=use.name,
@@ -199,7 +228,7 @@ class _History:
             )
             if known and INTERRUPTED not in draft.marks:
                 draft.marks.append(INTERRUPTED)
-        if position not in self._on_path:
+        if not self._state.on_path(position):
             draft.marks.append(OFF_PATH)
         if label := label_of(self._state, position):
             draft.marks.append(f"label: {label}")
@@ -221,7 +250,7 @@ class _History:
                 timestamp=entry.timestamp,
             )
             self._partial.marks.append(INTERRUPTED)
-            if position not in self._on_path:
+            if not self._state.on_path(position):
                 self._partial.marks.append(OFF_PATH)
         self._partial.facts["text"] += "".join(block.text for block in entry.content)
         self._partial.facts["thinking"] += "".join(block.thinking for block in entry.content)
@@ -235,6 +264,7 @@ class _History:
         draft, place = self._open.get(tool_use_id, (None, 0))
         if draft is None:
             return
+        draft.waiting.discard(tool_use_id)
         line = draft.tools[place]
         draft.tools[place] = ToolLine(
             name=line.name, summary=line.summary, output=content, is_error=is_error

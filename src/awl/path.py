@@ -10,6 +10,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby, pairwise
+from operator import itemgetter
 from typing import Literal, cast
 
 import msgspec
@@ -181,6 +182,10 @@ class Path:
     def tip(self) -> int:
         """The position that the path leads to; `ROOT` when it is empty."""
         return self.runs[-1][1] - 1 if self.runs else ROOT
+
+    def holds(self, position: int) -> bool:
+        """Whether an entry is on the path."""
+        return _hold(self.runs, position)
 
     def extend(self, first: int, stop: int) -> None:
         """Fold the entries [first, stop), each of which follows the one before it."""
@@ -388,8 +393,7 @@ class Path:
     def _accept(self, condensations: Iterable[int], runs: list[tuple[int, int]]) -> None:
         """Take the condensations of these runs that replace something, and no other's range."""
         for position in condensations:
-            at = bisect_right(runs, (position, len(self._table))) - 1
-            if at < 0 or position >= runs[at][1]:
+            if not _hold(runs, position):
                 continue
             (found,) = self._table.whole(position, position + 1)
             entry = cast(CondensationEntry, found)
@@ -521,6 +525,12 @@ class Path:
                 finished = item.message.role == "assistant" and not item.cut_short
                 return not finished
         return False
+
+
+def _hold(runs: list[tuple[int, int]], position: int) -> bool:
+    """Whether a position is in one of these stretches."""
+    at = bisect_right(runs, position, key=itemgetter(0)) - 1
+    return at >= 0 and position < runs[at][1]
 
 
 def asked_by(before: ModelRef, entry: MessageEntry | Outer | Skimmed | Shape) -> ModelRef:

@@ -67,8 +67,9 @@ def one_line(text: str, width: int) -> str:
     line = safe(_SPACE.sub(" ", head).strip())
     if len(head) == len(text) and cells(line) <= width:
         return line
-    ends = accumulate(map(_cells_of, line))
-    kept = sum(end < width for end in ends)
+    kept = max(width - 1, 0)
+    if not line.isascii():
+        kept = sum(end < width for end in accumulate(map(_cells_of, line)))
     return line[:kept].rstrip() + "…" if width > 0 else ""
 
 

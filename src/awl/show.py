@@ -78,7 +78,6 @@ def events(path: Path, asked: Range) -> Iterator[str]:
     assert header is not None
     if asked.holds(0):
         yield _row(0, header.timestamp, "session", f"{header.id} in {header.cwd}")
-    on_path = set(state.path)
     damage = iter(state.damage)
     bad = next(damage, None)
     for position, seq in enumerate(state.seqs):
@@ -87,7 +86,7 @@ def events(path: Path, asked: Range) -> Iterator[str]:
             bad = next(damage, None)
         if asked.holds(seq):
             entry = state.body(position)
-            mark = "" if position in on_path else "  (not on the current path)"
+            mark = "" if state.on_path(position) else "  (not on the current path)"
             yield _row(seq, entry.timestamp, _kind(entry), _said(entry)) + mark
     while bad is not None:
         yield f"   damaged: {bad}"
@@ -103,12 +102,13 @@ def print_session(
 ) -> None:
     """Print a session for people, and of tools' output so many lines; `forks` gives the forks of a
     session."""
-    from awl.channels.display import make_console, print_history, words
+    from awl.channels.display import Pipe, make_console, print_history, words
     from awl.history import history
 
     state = read(path)
     info = describe(path, state)
-    console = make_console()
+    terminal = make_console()
+    console = terminal if terminal.is_terminal else Pipe(terminal)
     console.print(words(f"{info.id}  {info.title}".rstrip(), "bold"))
     facts = [
         info.cwd,

@@ -498,6 +498,10 @@ class State:
         """The positions from the root to the leaf. A copy."""
         return [at for first, stop in self._folded.runs for at in range(first, stop)]
 
+    def on_path(self, position: int) -> bool:
+        """Whether an entry is on the path to the leaf."""
+        return self._folded.holds(position)
+
     @property
     def cleared(self) -> frozenset[int]:
         """The seqs whose tool output is no longer sent."""

@@ -38,6 +38,20 @@ def make_console(file: IO[str] | None = None, **settings: object) -> Console:
     return Console(file=file, markup=False, emoji=False, highlight=False, **settings)  # type: ignore[arg-type]
 
 
+class Pipe:
+    """What is no terminal: words go there as they were written, neither wrapped nor rendered.
+
+    `width` is for what is shortened.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self.width = console.width
+        self._write = console.file.write
+
+    def print(self, text: Text | None = None, *, end: str = "\n", soft_wrap: bool = True) -> None:
+        self._write(f"{text.plain if text is not None else ''}{end}")
+
+
 def words(text: str, style: str = "") -> Text:
     """Somebody's words, with nothing in them that a terminal acts on."""
     return Text(safe(text).expandtabs(4), style)
@@ -160,7 +174,7 @@ def _notices(text: Text, info: BannerInfo) -> Text:
 
 
 def print_history(
-    items: Iterable[HistoryItem], console: Console, *, lines: int = RESULT_LINES
+    items: Iterable[HistoryItem], console: Console | Pipe, *, lines: int = RESULT_LINES
 ) -> None:
     """Print messages for people: who said what and when, with the tools between.
 
@@ -182,7 +196,7 @@ def print_history(
 
 
 def _print_message(
-    item: HistoryItem, moment: datetime | None, console: Console, lines: int
+    item: HistoryItem, moment: datetime | None, console: Console | Pipe, lines: int
 ) -> None:
     style = "dim" if OFF_PATH in item.marks else ""
     head = _head(item, moment, style)
@@ -191,7 +205,8 @@ def _print_message(
         console.print(thought(item.thinking, width=console.width))
         head = Text()
     console.print(head, end="")
-    if item.kind == "assistant" and len(item.text) <= _LONGEST_MARKDOWN:
+    rendered = item.kind == "assistant" and len(item.text) <= _LONGEST_MARKDOWN
+    if rendered and isinstance(console, Console):
         answer = MarkdownStream(console, style=style, column=cell_len(head.plain))
         answer.feed(item.text)
         answer.finish()
@@ -214,14 +229,14 @@ def _head(item: HistoryItem, moment: datetime | None, style: str) -> Text:
     return head
 
 
-def _print_tool(tool: ToolLine, console: Console, lines: int) -> None:
+def _print_tool(tool: ToolLine, console: Console | Pipe, lines: int) -> None:
     width = console.width
     console.print(tool_line(tool.name, tool.summary, width=width, is_error=tool.is_error))
     if tool.output:
         console.print(tool_result(tool.output, is_error=tool.is_error, width=width, lines=lines))
 
 
-def _divide(title: str, console: Console, *, style: str = "dim") -> None:
+def _divide(title: str, console: Console | Pipe, *, style: str = "dim") -> None:
     line = f"── {one_line(title, max(console.width - 7, 8))} ──"
     console.print(Text(line, style), soft_wrap=True)
 

@@ -76,6 +76,7 @@ class MarkdownStream:
         self._style = style
         self._out = Text(end="")
         self._column = column
+        self._width = console.width
         self._source = ""  # what arrived of the line and was not printed
         self._half = ""  # "\r", which may be the first half of a line's end
         self._judged = 0  # how much of the source is known to wait for a construct to close
@@ -95,6 +96,7 @@ class MarkdownStream:
 
     def feed(self, text: str) -> None:
         """Print what can be printed by now."""
+        self._width = self._console.width  # which asks the system each time
         text = self._half + text
         self._half = "\r" if text.endswith("\r") else ""
         *lines, rest = (self._source + safe(text.removesuffix(self._half))).split("\n")
@@ -157,7 +159,7 @@ class MarkdownStream:
         if mark[:1] in ("-", "*", "+"):
             mark = "• "
         hang = quote + indent + " " * len(mark)
-        self._hang = Text(hang if len(hang) <= self._console.width // 2 else "", self._mixed("dim"))
+        self._hang = Text(hang if len(hang) <= self._width // 2 else "", self._mixed("dim"))
         if self._column and (quote or mark):
             self._new_line()
         self._due_blank()
@@ -191,7 +193,7 @@ class MarkdownStream:
 
     def _flow(self, text: Text) -> None:
         """Print words, beginning a new row where the next would not fit."""
-        width = self._console.width
+        width = self._width
         for match in _PIECE.finditer(text.plain):
             if match[0].isspace():
                 self._gap += match[0].expandtabs(4)
@@ -227,7 +229,7 @@ class MarkdownStream:
         self._code = None
 
     def _rule(self, quote: str) -> str:
-        self._row(Text(quote + "─" * min(40, self._console.width - len(quote)), self._mixed("dim")))
+        self._row(Text(quote + "─" * min(40, self._width - len(quote)), self._mixed("dim")))
         return ""
 
     def _end_table(self) -> None:
@@ -235,7 +237,7 @@ class MarkdownStream:
         if not rows:
             return
         columns = len(_split_row(rows[0]))
-        fits = self._console.width >= 8 * columns
+        fits = self._width >= 8 * columns
         if len(rows) < 2 or not _DELIMITERS.fullmatch(rows[1].strip()) or not fits:
             for row in rows:
                 self._begin(row, complete=True)
@@ -262,8 +264,8 @@ class MarkdownStream:
     def _put(self, text: Text) -> None:
         self._out.append_text(text)
         self._column += cell_len(text.plain)
-        if self._column > self._console.width:  # the terminal wrapped a long word
-            self._column = self._column % self._console.width or self._console.width
+        if self._column > self._width:  # the terminal wrapped a long word
+            self._column = self._column % self._width or self._width
 
     def _new_line(self) -> None:
         self._out.append("\n")
