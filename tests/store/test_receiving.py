@@ -15,11 +15,13 @@ from hypothesis import strategies as st
 from killing import killed_at_each_step
 from log.making import names_in
 from rawlog import SESSION_ID, RawLog
+from running import Awl
 
 from awl.errors import NewerFormat, NotASession, SessionBusy, SessionExists
 from awl.index.conversations import Logless, Said
 from awl.log.blobs import Blobs
 from awl.replay import read
+from awl.store.alone import alone
 from awl.store.exporting import Backup, export
 from awl.store.files import Store
 from awl.store.receiving import Received, is_own, own_files
@@ -233,6 +235,26 @@ def test_a_file_with_a_rewind_to_an_entry_that_is_lost_comes_in_apart(
     here.write_bytes(shared + shared.splitlines(keepends=True)[1].replace(b"one", b"two"))
     received = take(store, file)
     assert (received.outcome, head(received.path)["forkedFrom"]["seq"]) == ("apart", 2)
+
+
+def test_two_imports_of_one_folder_at_once_bring_each_session_once(
+    awl: Awl, tmp_path: Path
+) -> None:
+    folder = tmp_path / "backup"
+    folder.mkdir()
+    for n in range(3):
+        raw = RawLog(id=f"019dc5ba-53f6-71a5-ab8f-b1f8709c257{n}")
+        raw.prompt("one")
+        (folder / f"{n}.jsonl").write_bytes(raw.data)
+    with alone(awl.sessions, lambda: None):
+        second = awl.start("sessions", "import", str(folder))
+        assert second.stderr is not None
+        assert second.stderr.readline() == b"awl: another awl is importing: waiting for its end\n"
+        reception = Store(awl.sessions).reception()
+        assert [reception.take(path).outcome for path in own_files(folder)] == ["new"] * 3
+    out, err = second.communicate(timeout=30)
+    assert (second.returncode, b"3 unchanged" in err) == (0, True)
+    assert len(out.splitlines()) == len(list(awl.sessions.rglob("*.jsonl"))) == 3
 
 
 def test_files_of_one_session_come_in_in_any_order(

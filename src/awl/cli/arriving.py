@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -82,16 +83,23 @@ def import_(
     if program is not None and name not in ("auto", program):
         raise click.UsageError("--from tells the format")
     folders = [Path(path) for path in paths] if program is None else _places(program)
+    from awl.store.alone import alone
+
     store = open_store()
-    arrivals = Arrivals(store, name if program is None else program, keep_id, dry_run)
-    try:
-        arrivals.take(folders)
-    finally:
-        say_all(store.notices)
-        for session_id in dict.fromkeys(arrivals.ids):
-            click.echo(session_id)
+    with nullcontext() if dry_run else alone(store.root, _say_waiting):
+        arrivals = Arrivals(store, name if program is None else program, keep_id, dry_run)
+        try:
+            arrivals.take(folders)
+        finally:
+            say_all(store.notices)
+            for session_id in dict.fromkeys(arrivals.ids):
+                click.echo(session_id)
     if arrivals.failed:
         raise click.exceptions.Exit(1)
+
+
+def _say_waiting() -> None:
+    say("another awl is importing: waiting for its end")
 
 
 def _places(program: str) -> list[Path]:

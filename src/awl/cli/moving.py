@@ -138,7 +138,8 @@ def _print_session(path: Path, known: Format | None) -> None:
             sys.stdout.buffer.write(piece)
     say_all(session.left_out)
     if session.blobs:
-        say(f"left out: {len(session.blobs)} blobs, which go beside a file")
+        count = len(session.blobs)
+        say(f"left out: {count} blob{'s' * (count > 1)}, which would go beside a file")
 
 
 def _back_up(folder: Path, force: bool) -> None:

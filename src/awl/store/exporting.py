@@ -30,9 +30,11 @@ two cases, the backup stays as it is."""
 class Exists(AwlError):
     """Something lies where an export is to go."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, is_file: bool = True) -> None:
         self.path = path
-        super().__init__(f"{path} exists: name another file, or say --force to replace it")
+        what = "exists" if is_file else "is there and is no file"
+        force = ", or say --force to replace it" if is_file else ""
+        super().__init__(f"{path} {what}: name another file{force}")
 
 
 class Outgoing:
@@ -111,7 +113,7 @@ def export(
     if not target.parent.is_dir():
         raise AwlError(f"there is no directory {target.parent}")
     if os.path.lexists(target) and not (force and target.is_file()):
-        raise Exists(target)
+        raise Exists(target, is_file=target.is_file())
     beside = known.blobs if known else f"{target.name}.blobs"
     place = target.with_name(beside or f".{target.name}.blobs")
     session = Outgoing(log, known)
