@@ -101,7 +101,7 @@ def test_nothing_is_replaced_unless_that_is_asked_for(
     (out / "folder").mkdir()
     (out / "link").symlink_to("nowhere")
     for taken in ("folder", "link"):
-        with pytest.raises(Exists, match="no file: name another file$"):
+        with pytest.raises(Exists, match=r"no file: name another file$"):
             export(second, out / taken, None, root=store.root, force=taken == "folder")
     for among in (first, second.parent / "x", store.root / "new" / "x"):
         with pytest.raises(AwlError, match="another place"):
