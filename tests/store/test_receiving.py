@@ -237,6 +237,9 @@ def test_a_file_with_a_rewind_to_an_entry_that_is_lost_comes_in_apart(
     assert (received.outcome, head(received.path)["forkedFrom"]["seq"]) == ("apart", 2)
 
 
+WAITING = b"awl: another awl is importing or restoring: waiting for its end\n"
+
+
 def test_two_imports_of_one_folder_at_once_bring_each_session_once(
     awl: Awl, tmp_path: Path
 ) -> None:
@@ -249,12 +252,27 @@ def test_two_imports_of_one_folder_at_once_bring_each_session_once(
     with alone(awl.sessions, lambda: None):
         second = awl.start("sessions", "import", str(folder))
         assert second.stderr is not None
-        assert second.stderr.readline() == b"awl: another awl is importing: waiting for its end\n"
+        assert second.stderr.readline() == WAITING
         reception = Store(awl.sessions).reception()
         assert [reception.take(path).outcome for path in own_files(folder)] == ["new"] * 3
     out, err = second.communicate(timeout=30)
     assert (second.returncode, b"3 unchanged" in err) == (0, True)
     assert len(out.splitlines()) == len(list(awl.sessions.rglob("*.jsonl"))) == 3
+
+
+def test_a_session_that_is_imported_while_it_is_restored_stays(awl: Awl, tmp_path: Path) -> None:
+    store = Store(awl.sessions)
+    session = make(store, tmp_path, "one")
+    file = exported(session.path, tmp_path / "x")
+    store.delete(session.id)
+    with alone(store.root, lambda: None):
+        other = awl.start("sessions", "restore", session.id)
+        assert other.stderr is not None
+        assert other.stderr.readline() == WAITING
+        received = Store(store.root).reception().take(file)
+    _, err = other.communicate(timeout=30)
+    assert (other.returncode, b"there is such a session already" in err) == (1, True)
+    assert received.path.read_bytes() == file.read_bytes()
 
 
 def test_files_of_one_session_come_in_in_any_order(

@@ -86,7 +86,7 @@ def import_(
     from awl.store.alone import alone
 
     store = open_store()
-    with nullcontext() if dry_run else alone(store.root, _say_waiting):
+    with nullcontext() if dry_run else alone(store.root, say_waiting):
         arrivals = Arrivals(store, name if program is None else program, keep_id, dry_run)
         try:
             arrivals.take(folders)
@@ -98,8 +98,9 @@ def import_(
         raise click.exceptions.Exit(1)
 
 
-def _say_waiting() -> None:
-    say("another awl is importing: waiting for its end")
+def say_waiting() -> None:
+    """Say that another process is at what may go on in one alone."""
+    say("another awl is importing or restoring: waiting for its end")
 
 
 def _places(program: str) -> list[Path]:

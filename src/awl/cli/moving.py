@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from awl.cli.arriving import import_
+from awl.cli.arriving import import_, say_waiting
 from awl.cli.common import (
     AWL,
     SESSION,
@@ -228,8 +228,11 @@ def restore(session_id: str | None, as_json: bool) -> None:
     if session_id is not None:
         if as_json:
             raise click.UsageError("--json goes with the list, without an ID")
+        from awl.store.alone import alone
+
         try:
-            restored = trash.restore(session_id)
+            with alone(store.root, say_waiting):
+                restored = trash.restore(session_id)
         finally:
             say_all([*trash.notices, *store.notices])
         click.echo(restored)

@@ -1,5 +1,5 @@
-"""One import at a time. Two that bring the same sessions would not know of each other's, and each
-make its own."""
+"""One import or restore at a time. Two that bring the same session would not know of each other's,
+and make two of it, or one in the place of the other."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _STEP: Final = 0.05
 
 @contextlib.contextmanager
 def alone(root: Path, waiting: Callable[[], None]) -> Iterator[None]:
-    """Hold the right to import into the sessions below `root`, until the block or the process ends.
-    While another process has it, wait; `waiting` is told so, once.
+    """Hold the right to bring sessions in below `root` that have an id already, until the block or
+    the process ends. While another process has it, wait; `waiting` is told so, once.
 
     Where no lock can be had (a full or read-only disk), it goes on without: nothing can be made
     there either.
