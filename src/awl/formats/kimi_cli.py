@@ -41,7 +41,15 @@ from awl.formats import openai
 from awl.formats.chain import Chain, Summaries
 from awl.formats.format import Facts, Format, Head, Imported, Keep, Place, Report
 from awl.formats.openai import ChatMessage
-from awl.formats.records import Lines, Records, kept, lenient, salvage, size_of, time_of
+from awl.formats.records import (
+    Lines,
+    Records,
+    kept,
+    lenient,
+    salvage,
+    size_of,
+    time_of,
+)
 
 NAME: Final = "kimi-cli"
 
@@ -232,33 +240,58 @@ class _Contexts:
     compaction its summary and how many messages stayed behind it."""
 
     def __init__(self, folder: Path, keep: Keep) -> None:
-        self.results: dict[str, str] = {}
         self.compactions: list[tuple[str, int]] = []
         self.system = b""
-        before: list[str] = []
+        self._keep = keep
+        # Where the message of each result stands. They are as much as the session itself.
+        self._results: dict[str, tuple[Path, int, int]] = {}
+        before: list[bytes] = []
         for path in _contexts_in(folder):
-            messages = list(self._messages(path, keep))
-            digests = [digest for _, digest in messages]
+            first = ""
+            digests: list[bytes] = []
+            for message, digest in self._messages(path):
+                first = first if digests else self._text(message)
+                digests.append(digest)
             # One that begins as the context before it was taken back to an earlier point of it.
-            if messages and digests[:2] != before[:2] and messages[0][0].startswith(_COMPACTED):
-                rest = digests[1:]
-                stayed = next((n for n in range(len(rest), 0, -1) if before[-n:] == rest[:n]), 0)
-                summary = messages[0][0].partition("</system>")[2].strip("\n")
-                self.compactions.append((summary, stayed))
+            if digests[:2] != before[:2] and first.startswith(_COMPACTED):
+                summary = first.partition("</system>")[2].strip("\n")
+                self.compactions.append((summary, _stayed(before, digests[1:])))
             before = digests
 
-    def _messages(self, path: Path, keep: Keep) -> Iterator[tuple[str, str]]:
-        """The words and the digest of each message of a context."""
-        for line, message in Records(Lines(path, Report()), ChatMessage):
+    def _messages(self, path: Path) -> Iterator[tuple[ChatMessage, bytes]]:
+        """Each message of a context and its digest."""
+        lines = Lines(path, Report())
+        for line, message in Records(lines, ChatMessage):
             if message is None:
                 continue
             if message.role == "_system_prompt":
                 self.system = self.system or line
             elif message.role not in _INNER:
-                text = openai.result_text(list(openai.parts(message.content, NAME, keep)))
                 if message.role == "tool" and message.tool_call_id:
-                    self.results.setdefault(message.tool_call_id, text)
-                yield text, hashlib.sha256(line.strip()).hexdigest()
+                    place = (path, lines.start, lines.end)
+                    self._results.setdefault(message.tool_call_id, place)
+                yield message, hashlib.sha256(line.strip()).digest()
+
+    def shown(self, name: str) -> str | None:
+        """What the model was shown of a call's result; None if no context has it."""
+        place = self._results.get(name)
+        if place is None:
+            return None
+        path, start, end = place
+        with path.open("rb", buffering=0) as file:
+            file.seek(start)
+            message = openai.decoded(file.read(end - start))
+        return None if message is None else self._text(message)
+
+    def _text(self, message: ChatMessage) -> str:
+        return openai.result_text(list(openai.parts(message.content, NAME, self._keep)))
+
+
+def _stayed(before: list[bytes], now: list[bytes]) -> int:
+    """How many of the last messages of a context are the first ones of the next."""
+    last = before[-1:]
+    known = (n for n in range(len(now), 0, -1) if now[n - 1 : n] == last)
+    return next((n for n in known if before[-n:] == now[:n]), 0)
 
 
 def _contexts_in(folder: Path) -> list[Path]:
@@ -295,12 +328,13 @@ class _Reader:
         self._keep = keep
         self._time = ""
         self._step: _Step | None = None
-        self._contexts = _Contexts(lines.path.parent, keep)
+        self._contexts: _Contexts
         self._sent: list[int] = []  # the numbers of what was in the context
         self._compactions = 0
         self._summaries = Summaries(chain)
 
     def entries(self) -> Iterator[Entry]:
+        self._contexts = _Contexts(self._lines.path.parent, self._keep)
         if self._contexts.system:
             yield self._opaque("system_prompt", self._contexts.system)
         for line, record in Records(self._lines, _Record):
@@ -403,7 +437,7 @@ class _Reader:
     def _result(self, payload: _Payload) -> Iterator[Entry]:
         returned = payload.return_value or payload.result or _Returned()
         given = list(openai.parts(returned.output, NAME, self._keep))
-        shown = self._contexts.results.get(payload.tool_call_id)
+        shown = self._contexts.shown(payload.tool_call_id)
         if shown is None:
             words = [f"<system>{returned.message}</system>"] if returned.message else []
             shown = "\n".join((*words, *filter(None, (openai.result_text(given),))))
