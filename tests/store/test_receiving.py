@@ -342,7 +342,7 @@ def test_a_file_without_its_header_gets_one_and_the_same_id_each_time(
     raw = RawLog()
     raw.prompt("q")
     raw.add("cwdChange", cwd="/home/dev/elsewhere")
-    raw.lines[0] = raw.lines[0][:40]
+    raw.lines[:1] = [raw.lines[0][:40], b"garbage"]
     named = raw.write(tmp_path / "moved")
     received = take(store, named)
     assert received.session_id == SESSION_ID
@@ -350,12 +350,36 @@ def test_a_file_without_its_header_gets_one_and_the_same_id_each_time(
     nameless = tmp_path / "x"
     nameless.write_bytes(raw.data)
     first = take(store, nameless)
+    assert [notice.rpartition(": ")[2].split(";")[0] for notice in first.notices] == [
+        "it has no header that can be read, and gets one",
+        "not a complete JSON object",
+    ]
     mine = head(first.path)
     assert first.session_id not in (SESSION_ID, "")
     assert (mine["id"], mine["cwd"]) == (first.session_id, "/home/dev/elsewhere")
     assert (mine["provider"], mine["model"]) == ("anthropic", "claude-1")
     assert body(first.path) == body(nameless)
     assert (take(store, nameless).path, take(store, nameless).outcome) == (first.path, "same")
+
+
+def test_a_file_whose_first_line_is_an_entry_comes_in_once_and_grows(
+    store: Store, tmp_path: Path
+) -> None:
+    raw = RawLog()
+    raw.prompt("q")
+    del raw.lines[0]
+    named, nameless = raw.write(tmp_path / "moved"), tmp_path / "x"
+    for file in (named, nameless):
+        file.write_bytes(raw.data)
+        first = take(store, file)
+        assert (first.outcome, take(store, file).outcome) == ("new", "same")
+        more = RawLog()
+        more.prompt("q")
+        more.answer("a")
+        file.write_bytes(b"".join(line + b"\n" for line in more.lines[1:]))
+        assert (take(store, file).outcome, take(store, file).outcome) == ("grown", "same")
+        assert first.path.read_bytes().endswith(file.read_bytes())
+    assert len(ids(store)) == 2
 
 
 def test_blobs_that_are_not_there_are_named(store: Store, other: Store, tmp_path: Path) -> None:

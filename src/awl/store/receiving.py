@@ -210,7 +210,8 @@ class Reception:
                 head = read_head(fd, path)
                 end, _ = complete(fd, path)
                 start = shift = 0
-                if read_at(fd, file.head.end, 0) != read_at(file.fd, file.head.end, 0):
+                beginning = read_at(file.fd, file.head.end, 0)  # empty where a header is missing
+                if not beginning or read_at(fd, file.head.end, 0) != beginning:
                     if not _is_alike(file.head.header, head.header):
                         continue
                     start, shift = file.head.end, head.end - file.head.end
@@ -277,7 +278,9 @@ class Reception:
             missing = _bring_blobs(file, log.blobs, 0)
         _bring_torn(file, path)
         start = 0 if as_it_is else file.head.end
-        return Received(outcome, header.id, path, (*missing, *_damage(file, start)))
+        new = not as_it_is and file.head.line is None
+        made = [f"{file.path}: it has no header that can be read, and gets one"] if new else []
+        return Received(outcome, header.id, path, (*missing, *made, *_damage(file, start)))
 
     def _sweep(self, folder: Path) -> None:
         if folder not in self._swept:
@@ -305,9 +308,12 @@ def _head(fd: int, path: Path) -> Head:
     try:
         return read_head(fd, path)
     except NotASession:
-        lines = [line for line in scan(fd) if not isinstance(line, Damage)]
+        found = list(scan(fd))
+        lines = [line for line in found if not isinstance(line, Damage)]
         if not lines:
             raise
+    # The first line that is damaged was the header; others stay.
+    start = found[0].end + 1 if isinstance(found[0], Damage) else found[0].start
     state = State(read=fd_reader(fd))
     for line in lines:
         state.add(line)
@@ -330,7 +336,7 @@ def _head(fd: int, path: Path) -> Head:
         model=model.model,
         endpoint=model.endpoint,
     )
-    return Head(header, None, lines[0].start)
+    return Head(header, None, start)
 
 
 def _is_alike(header: Header, other: Header) -> bool:
