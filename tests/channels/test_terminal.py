@@ -561,6 +561,26 @@ def test_a_terminal_that_goes_away_ends_the_turn_in_order(person: Person) -> Non
     assert person.asked[-2:] == [["ended"], ["exit", 129]]
 
 
+@pytest.mark.parametrize(("typed", "shown"), [("", ""), ("half a prom", "half a prom")])
+def test_a_terminal_that_goes_away_at_the_prompt_is_left(
+    person: Person, typed: str, shown: str
+) -> None:
+    person.types(typed)
+    person.sees(shown)
+    person.hangs_up()
+    assert person.leaves() == 129
+    assert person.asked[-1] == ["exit", 129]
+
+
+def test_a_terminal_that_goes_away_at_a_question_denies_it(person: Person) -> None:
+    person.types("tool" + ENTER)
+    person.sees("Run bash?")
+    person.hangs_up()
+    assert person.leaves() == 129
+    assert ["approval", "deny"] in person.asked
+    assert person.asked[-1] == ["exit", 129]
+
+
 def test_sigint_from_outside_is_a_ctrl_c(person: Person) -> None:
     person.process.send_signal(signal.SIGINT)
     person.sees("Ctrl-C again")

@@ -6,10 +6,10 @@ import asyncio
 import os
 import signal
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from prompt_toolkit.application import run_in_terminal
 from prompt_toolkit.formatted_text import StyleAndTextTuples
@@ -113,7 +113,7 @@ class Terminal:
             while not self._signal:
                 self._warm(app)
                 self._facts = self._of_session(app)
-                line = await self._line.read(draft, refresh=app.unsaved > 0)
+                line = await self._there(self._line.read(draft, refresh=app.unsaved > 0))
                 if line is None or self._signal:
                     break
                 if is_command(line):
@@ -174,9 +174,17 @@ class Terminal:
     async def _pick(self, ask: Ask) -> str | None:
         self._question = Question(ask.question)
         try:
-            return await self._question.ask()
+            return await self._there(self._question.ask())
         finally:
             self._question = None
+
+    async def _there(self, asking: Coroutine[Any, Any, str | None]) -> str | None:
+        """What the person answers; None if they give none, or the terminal is gone meanwhile."""
+        try:
+            return await asking
+        except OSError:
+            self._hung_up()
+            return None
 
     async def _prompt(self, line: str, app: TerminalApp) -> str:
         """One turn; what the input line begins with after it."""
@@ -249,7 +257,7 @@ class Terminal:
             name = one_line(call.name, 40)
             self._question = Question(f"Run {name}?", keys | more)
             try:
-                answer = await self._question.ask()
+                answer = await self._there(self._question.ask())
             finally:
                 self._question = None
             if answer == "v":
