@@ -1023,6 +1023,22 @@ def test_however_a_log_is_read_it_is_the_same_session(steps: list[Step], chunk: 
             assert views(state) == expected[1], way
 
 
+@pytest.mark.parametrize("chunk", [1, 500, 1 << 20])
+def test_a_last_line_that_lacks_its_newline_is_read_whole_in_every_way(
+    tmp_path: Path, chunk: int
+) -> None:
+    log = RawLog()
+    for n in range(3):
+        log.prompt(f"question {n}")
+        log.answer(f"answer {n}")
+    path = log.write(tmp_path)
+    path.write_bytes(log.data[:-1])
+    expected = facts(read_line_by_line(path))
+    assert expected["places"][-1][2] == path.stat().st_size
+    for lazily in (False, True, None):
+        assert facts(replayed(path, lazily=lazily, chunk=chunk)) == expected
+
+
 def views(state: State) -> list[View]:
     return [view(state, target) for target in TARGETS]
 

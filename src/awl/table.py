@@ -268,8 +268,10 @@ class Places:
 
     def _sizes(self, stretch: _Stretch) -> array[int]:
         if stretch.sizes is None:
-            lines = io.BytesIO(self._table.read(stretch.start, stretch.end))
-            stretch.sizes = array("I", map(len, lines))
+            data = self._table.read(stretch.start, stretch.end)
+            stretch.sizes = array("I", map(len, io.BytesIO(data)))
+            if data and not data.endswith(b"\n"):  # the log's last line lacks its newline
+                stretch.sizes[-1] += 1
         return stretch.sizes
 
 
