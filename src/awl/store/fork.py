@@ -26,8 +26,8 @@ from awl.log.file import FIRST_READ, LogFile
 from awl.log.line import BadLine, decode_outer, encode
 from awl.log.lock import is_locked
 from awl.log.names import log_path, new_session_id, now
-from awl.log.scan import read_at, scan
-from awl.replay import check_first_line, fd_reader, recovery_notices, replay
+from awl.log.scan import read_at
+from awl.replay import check_first_line, recovery_notices, replay
 from awl.state import LARGEST, State
 from awl.store.copying import (
     blobs_named,
@@ -62,7 +62,7 @@ def fork(
     """
     with open_log(parent) as fd:
         head = read_head(fd, parent)
-        cut = _whole(fd, parent) if at is None else _at(fd, head.header.id, at)
+        cut = _whole(fd, parent) if at is None else _at(fd, parent, head.header.id, at)
         header = msgspec.structs.replace(
             head.header,
             id=new_session_id(),
@@ -115,13 +115,13 @@ def _whole(fd: int, path: Path) -> Cut:
     found = _last(fd, end, newline)
     if found is not None:
         return Cut(end, newline, found[1], found[0])
-    state = _scanned(fd)
+    state, _ = replay(fd, path, 0, lazily=True)
     seqs = [seq for seq, start in zip(state.seqs, state.starts, strict=True) if start < end]
     return Cut(end, newline, max(seqs, default=0))
 
 
-def _at(fd: int, session_id: str, at: int) -> Cut:
-    state = _scanned(fd)
+def _at(fd: int, path: Path, session_id: str, at: int) -> Cut:
+    state, _ = replay(fd, path, 0, lazily=True)
     seqs = state.seqs
     last = max(seqs, default=0)
     if at not in seqs:
@@ -133,13 +133,6 @@ def _at(fd: int, session_id: str, at: int) -> Cut:
     end = state.ends[position]
     newline = read_at(fd, 1, end) == b"\n"
     return Cut(end + newline, newline, max(seqs[: position + 1]))
-
-
-def _scanned(fd: int) -> State:
-    state = State(read=fd_reader(fd))
-    for line in scan(fd, outer=True):
-        state.add(line)
-    return state
 
 
 def _leaf(log: LogFile, cut: Cut) -> tuple[str | None, int]:
