@@ -1073,6 +1073,12 @@ def test_whatever_bytes_change_a_log_is_read_and_the_same_lazily(
         assert state.next_seq > max(state.seqs, default=0)
 
 
+def test_a_last_line_without_its_newline_is_whole_where_its_body_is_left_on_disk() -> None:
+    """The writer was killed before the newline got to the disk."""
+    state = state_of(condensed().data.removesuffix(b"\n"))
+    assert said(state)[-1] == "four"
+
+
 def test_an_unkept_sessions_state_is_the_same_fold() -> None:
     session = Session.unkept(CWD, ANTHROPIC)
     session.append_message(text_message("user", "x"))

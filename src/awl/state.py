@@ -236,7 +236,7 @@ class State:
         """Take in as many entries, of the lines from `first` on, as follow one another as awl
         writes them, and are of the types that there are most of. Returns how many those were."""
         run = _Run(self._last_id, self.next_seq, self.turn, self.last_submitted)
-        run.entries(entries[: self._most(len(entries))])
+        run.entries(entries[: self._most(min(len(entries), batch.whole - first))])
         count = run.seq - self.next_seq
         if count:
             line, start, end = self._place(batch, first, count)
@@ -248,7 +248,7 @@ class State:
 
     def _skim_run(self, batch: Batch, first: int) -> int:
         """The same, but the bodies stay on disk."""
-        lines = batch.lines[first : first + self._most(batch.count)]
+        lines = batch.lines[first : first + self._most(batch.whole - first)]
         run = _Run(self._last_id, self.next_seq, self.turn, self.last_submitted)
         run.skim(lines, self._table, plain=batch.plain)
         count = len(run.ids)

@@ -65,12 +65,15 @@ class Line(msgspec.Struct, frozen=True, gc=False):
 
 class Batch:
     """Some lines of a log, one after the other: the bytes [start, end) of it. `number` is that of
-    the first, `count` how many they are, and `plain` whether they are ASCII alone."""
+    the first, `count` how many they are, `whole` how many of them end in a newline (the last of a
+    log may not), and `plain` whether they are ASCII alone."""
 
     def __init__(self, start: int, number: int, data: bytes, lines: list[bytes], left: int) -> None:
         self.start, self.number = start, number
         self.end = start + len(data) - left
-        self.count = len(lines)
+        self.count = self.whole = len(lines)
+        if not lines[-1].endswith(b"\n"):
+            self.whole -= 1
         self.plain = data.isascii()
         self._data = data
         self._lines: list[bytes] | None = lines
