@@ -143,8 +143,9 @@ def test_what_names_nothing_is_refused_and_says_what_lists_the_places(
 
 
 def test_where_the_session_is_cannot_be_gone_back_to(session: Session) -> None:
+    here = turn(session, "one")
     with pytest.raises(InvalidTarget, match="where the session is"):
-        going_back(session.state, turn(session, "one"))
+        going_back(session.state, here)
 
 
 def test_an_entry_whose_id_came_again_cannot_be_named(tmp_path: Path) -> None:

@@ -643,6 +643,28 @@ def test_a_session_without_a_file_can_be_copied(session: Session, tmp_path: Path
 # -- other writers -------------------------------------------------------------------------------
 
 
+def test_whoever_asks_for_the_state_while_others_append_it_is_folded_once(
+    session: Session,
+) -> None:
+    session.append_message(PROMPT)
+    seen: list[int] = []
+
+    def look() -> None:
+        while len(seen) < 5 or seen[-1] < 121:
+            seen.append(session.state.next_seq - 1)
+
+    def work() -> None:
+        for _ in range(40):
+            session.append_message(ANSWER)
+
+    threads = [threading.Thread(target=one) for one in (work, look, work, look, work)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert facts(session.state) == facts(replayed(session.path))
+
+
 def test_threads_that_append_at_once_make_one_sound_chain(session: Session) -> None:
     session.append_message(PROMPT)
     ready = threading.Barrier(6)

@@ -11,6 +11,7 @@ import contextlib
 import os
 import shutil
 import threading
+from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, Literal, Self
@@ -66,9 +67,15 @@ from awl.replay import (
     replay,
 )
 from awl.state import ROOT, State, is_prompt
+from awl.table import NewIds
 
 MOST_QUEUED: Final = 64
 """Facts that may wait for a disk that cannot be written."""
+
+_TARGETING: Final = frozenset({RewindEntry, LabelEntry, CondensationEntry})
+"""Entries that name others, which must be there."""
+
+_OF_A_TURN: Final = frozenset({ToolCallEntry, ToolResultEntry, PartialEntry})
 
 # That another program changed or emptied the file is no reason to lose what waits to be written.
 _CANNOT_WRITE: Final = (OSError, LogChanged, NotASession)
@@ -91,6 +98,10 @@ class Session:
         self.blobs = Blobs(path)
         self.kept = True
         self._state = state
+        self._behind: deque[Line] = deque()  # what was written and is not folded yet
+        self._folding = threading.Lock()
+        self._end: tuple[str | None, int, int] | None = None
+        self._ids: NewIds | None = None
         self._log = log
         self._line = 0
         self._opening: tuple[Entry, ...] = ()
@@ -175,25 +186,28 @@ class Session:
 
     @property
     def state(self) -> State:
-        """The fold of everything that was written. Do not change it."""
+        """The fold of everything that was written so far. Do not change it, and ask again after an
+        append: what was written is folded when somebody asks."""
+        if self._behind:
+            self._catch_up()
         return self._state
 
     @property
     def cwd(self) -> str:
-        return self._state.cwd
+        return self.state.cwd
 
     @property
     def conversation(self) -> Conversation:
-        return self._state.conversation
+        return self.state.conversation
 
     @property
     def active_model(self) -> ModelRef:
-        return self._state.active_model
+        return self.state.active_model
 
     @property
     def leaf_id(self) -> str | None:
         """The id of the last entry; None before the first."""
-        return self._state.leaf_id
+        return self.state.leaf_id
 
     @property
     def born(self) -> bool:
@@ -212,8 +226,8 @@ class Session:
 
     def get(self, entry_id: str) -> Entry | None:
         """The last entry with this id."""
-        position = self._state.find(entry_id)
-        return None if position is None else self._state.body(position)
+        position = self.state.find(entry_id)
+        return None if position is None else self.state.body(position)
 
     def path_entries(self, from_id: str | None = None) -> list[Entry]:
         """The entries from the root to `from_id`, the leaf by default.
@@ -221,7 +235,7 @@ class Session:
         Raises:
             InvalidTarget: there is no such entry.
         """
-        state = self._state
+        state = self.state
         position = state.leaf if from_id is None else state.find(from_id)
         if position is None:
             raise InvalidTarget(f"no entry {from_id!r} in session {self.id}")
@@ -229,7 +243,7 @@ class Session:
 
     def entries(self, lo: int = 1, hi: int | None = None) -> Iterator[Entry]:
         """The entries with a seq in [lo, hi], in file order."""
-        return self._state.between(lo, self._state.next_seq if hi is None else hi)
+        return self.state.between(lo, self.state.next_seq if hi is None else hi)
 
     # -- writing ---------------------------------------------------------------------------------
 
@@ -253,14 +267,16 @@ class Session:
         """
         if not entries:
             return []
-        timed = tuple(map(_timed, entries))
+        at = now()
         with self._guard:
             if self._closed:
                 raise SessionClosed(f"session {self.id} is closed")
             try:
-                self._flush()
-                return self._write(timed)
+                if self._queue:
+                    self._flush()
+                return self._write(entries, at)
             except _CANNOT_WRITE as error:
+                timed = _timed(entries, at)
                 kind = _kind(timed)
                 queued = kind == "fact" and self.unsaved + len(timed) <= MOST_QUEUED
                 if queued:
@@ -358,7 +374,7 @@ class Session:
             NotSaved, SessionClosed: as `append`.
         """
         with self._guard:
-            state = self._state
+            state = self.state
             if (model, thinking_level) == (state.active_model, state.thinking_level):
                 return
             unborn = self._log is None and not state.entries
@@ -369,8 +385,9 @@ class Session:
                     model=model.model,
                     endpoint=model.endpoint,
                 )
-                self._state = State(self.header)
-                self._state.settle()
+                state = State(self.header)
+                state.settle()
+                self._begin_anew(state)
                 return
             self.append(
                 ModelChangeEntry(
@@ -441,8 +458,8 @@ class Session:
         """What the log holds, in pieces; where it holds it no more, or never did, what is known."""
         if self._log is None or os.fstat(self._log.fd).st_size < self._log.end:
             yield encode(self.header)
-            for position in range(len(self._state.entries)):
-                yield encode(self._state.body(position))
+            for position in range(len(self.state.entries)):
+                yield encode(self.state.body(position))
             return
         at, end = 0, self._log.end
         while at < end and (piece := self._state.read(at, min(at + BLOCK, end))):
@@ -450,7 +467,7 @@ class Session:
             at += len(piece)
 
     def _check_targets(self, entries: Sequence[Entry]) -> None:
-        leaf = self._state.leaf
+        leaf = self.state.leaf
         ranges: list[tuple[int, int]] = []
         for entry in entries:
             if isinstance(entry, RewindEntry):
@@ -460,12 +477,12 @@ class Session:
                 self._named(entry.target_id)
             elif isinstance(entry, CondensationEntry):
                 ranges.append(entry.replaced)
-                fault = self._state.range_faults(ranges, leaf)[-1]
+                fault = self.state.range_faults(ranges, leaf)[-1]
                 if fault is not None:
                     raise InvalidRange(entry.replaced, fault)
 
     def _named(self, entry_id: str) -> int:
-        position = self._state.find(entry_id)
+        position = self.state.find(entry_id)
         if position is None:
             raise InvalidTarget(f"no entry {entry_id!r} in session {self.id}")
         return position
@@ -475,31 +492,46 @@ class Session:
             self._write(self._queue[0])
             self._queue.pop(0)
 
-    def _write(self, entries: tuple[Entry, ...]) -> list[str]:
+    def _write(self, entries: Sequence[Entry], at: str = "", *, again: bool = False) -> list[str]:
+        """Write entries; `at` is when those are from that have no time."""
+        targeting = not _TARGETING.isdisjoint(map(type, entries))
+        if targeting:
+            self._check_targets(entries)
+        stamped, turn = self._stamp((*self._opening, *entries), *self._where_it_ends(), at)
+        written = _encoded(stamped)
         try:
-            return self._write_now(entries)
+            start = self._keep(b"".join([line for line, _ in written]), stamped)
         except LogChanged:
-            if self._log is None:
+            if self._log is None or again:
                 raise
             self._reload()
-            return self._write_now(entries)
-
-    def _write_now(self, entries: tuple[Entry, ...]) -> list[str]:
-        self._check_targets(entries)
-        asked = len(entries)
-        entries = (*self._opening, *entries)
-        stamped = self._stamp(entries, self._state.leaf_id, self._state.next_seq, self._state.turn)
-        written = _encoded(stamped)
-        data = b"".join([line for line, _ in written])
-        start = self._keep(data, stamped)
+            return self._write(entries, at, again=True)
         self._opening = ()
         for line, held in written:
             self._line += 1
             end = start + len(line) - 1
-            self._state.fold(Line(held, self._line, start, end))
+            self._behind.append(Line(held, self._line, start, end))
             start = end + 1
+        last = stamped[-1]
+        self._end = last.id, last.seq + 1, turn
         self._appended = True
-        return [entry.id for entry in stamped[-asked:]]
+        if targeting:  # their fold may read what was left on disk, which nobody has changed so far
+            self._catch_up()
+        return [entry.id for entry in stamped[-len(entries) :]]
+
+    def _catch_up(self) -> None:
+        """Fold what was written."""
+        with self._folding:
+            while self._behind:
+                self._state.fold(self._behind[0])
+                self._behind.popleft()
+
+    def _where_it_ends(self) -> tuple[str | None, int, int]:
+        """What the next entry follows, its seq, and the turn that it may be of."""
+        if self._end is None:
+            state = self.state
+            self._end = state.leaf_id, state.next_seq, state.turn
+        return self._end
 
     def _keep(self, data: bytes, entries: Sequence[Entry]) -> int:
         """Make the lines of entries durable. Returns the byte where they start."""
@@ -514,32 +546,47 @@ class Session:
         return len(first)
 
     def _stamp(
-        self, entries: Sequence[Entry], parent: str | None, seq: int, turn: int
-    ) -> list[Entry]:
+        self, entries: Sequence[Entry], parent: str | None, seq: int, turn: int, at: str = ""
+    ) -> tuple[list[Entry], int]:
+        """Entries with what they have in the log, and the turn that they end in."""
+        if self._ids is None:
+            self._ids = self.state.new_ids()
         stamped: list[Entry] = []
         for entry in entries:
-            entry_id = self._state.unused_id()
-            turn += _begins_turn(entry)
-            goes_back = isinstance(entry, RewindEntry)
+            turn_id = None
+            if type(entry) is MessageEntry:
+                turn += is_prompt(entry.message)
+                if turn and entry.message.role != "system":
+                    turn_id = turn
+            elif turn and type(entry) in _OF_A_TURN:
+                turn_id = turn
+            entry_id = self._ids.draw()
             stamped.append(
                 msgspec.structs.replace(
                     entry,
                     id=entry_id,
-                    parent_id=entry.parent_id if goes_back else parent,
+                    parent_id=entry.parent_id if type(entry) is RewindEntry else parent,
+                    timestamp=entry.timestamp or at,
                     seq=seq,
-                    turn_id=turn if turn and _in_turn(entry) else None,
+                    turn_id=turn_id,
                 )
             )
             parent, seq = entry_id, seq + 1
-        return stamped
+        return stamped, turn
 
     def _stamped_queue(self) -> Iterator[list[Entry]]:
-        parent, seq, turn = self._state.leaf_id, self._state.next_seq, self._state.turn
+        parent, seq, turn = self._where_it_ends()
         for batch in self._queue:
-            stamped = self._stamp(batch, parent, seq, turn)
+            stamped, turn = self._stamp(batch, parent, seq, turn)
             yield stamped
             parent, seq = stamped[-1].id, stamped[-1].seq + 1
-            turn = max(turn, *(entry.turn_id or 0 for entry in stamped))
+
+    def _begin_anew(self, state: State) -> None:
+        """Take another state for what was written."""
+        with self._folding:
+            self._state = state
+            self._behind.clear()
+        self._end = self._ids = None
 
     def _reload(self) -> None:
         """Another program wrote to the log although it was locked: read it again."""
@@ -547,8 +594,8 @@ class Session:
         self._log.recover()
         state, self._line = replay(self._log.fd, self.path, self._log.recovery.lost_lines)
         # Lines that the other program took away were acknowledged: their seqs stay used.
-        state.lost += max(0, self._state.next_seq - state.next_seq)
-        self._state = state
+        state.lost += max(0, self._where_it_ends()[1] - state.next_seq)
+        self._begin_anew(state)
         self.notices += [
             f"{self.path} was changed by another program; it was read again",
             *recovery_notices(self._log),
@@ -556,8 +603,10 @@ class Session:
         ]
 
 
-def _timed(entry: Entry) -> Entry:
-    return entry if entry.timestamp else msgspec.structs.replace(entry, timestamp=now())
+def _timed(entries: Sequence[Entry], at: str) -> tuple[Entry, ...]:
+    """Entries, those without a time as of now."""
+    replace = msgspec.structs.replace
+    return tuple([one if one.timestamp else replace(one, timestamp=at) for one in entries])
 
 
 def _encoded(entries: Sequence[Entry]) -> list[tuple[bytes, Entry]]:
@@ -599,16 +648,6 @@ def _is_fact(entry: Entry) -> bool:
             entry.message.role == "user" and not is_prompt(entry.message.said())
         )
     return isinstance(entry, ToolResultEntry)
-
-
-def _begins_turn(entry: Entry) -> bool:
-    return isinstance(entry, MessageEntry) and is_prompt(entry.message)
-
-
-def _in_turn(entry: Entry) -> bool:
-    if isinstance(entry, MessageEntry):
-        return entry.message.role != "system"
-    return isinstance(entry, ToolCallEntry | ToolResultEntry | PartialEntry)
 
 
 def _moved_to(cwd: str) -> CwdChangeEntry:

@@ -67,6 +67,7 @@ from awl.table import (
     TOOL_CALL,
     TOOL_RESULT,
     Column,
+    NewIds,
     Ramp,
     Shape,
     Table,
@@ -585,9 +586,9 @@ class State:
         """The position of the last entry with this id."""
         return self._table.ids.find(entry_id)
 
-    def unused_id(self) -> str:
-        """A random id for a new entry. None is given twice."""
-        return self._table.ids.unused()
+    def new_ids(self) -> NewIds:
+        """Random ids for new entries: none that an entry has."""
+        return self._table.ids.new()
 
     def body(self, position: int) -> Entry:
         """The whole entry at a position, read from the file if it was left there."""
@@ -736,9 +737,12 @@ def prompts_in(entry: Entry) -> list[str]:
 
 def is_prompt(message: Message | LoggedMessage) -> bool:
     """Whether a user message carries a person's words, and not tool results alone."""
-    return message.role == "user" and (
-        not message.content or any(not isinstance(block, ToolResult) for block in message.content)
-    )
+    if message.role != "user":
+        return False
+    for block in message.content:
+        if type(block) is not ToolResult:
+            return True
+    return not message.content
 
 
 def _gap_text(damage: Damage) -> str:

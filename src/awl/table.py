@@ -119,8 +119,6 @@ class Ids:
         self._latest_odd: dict[str, int] = {}
         self._latest: dict[str, int] | None = None
         self._looked_through = 0
-        self._lead = b""
-        self._taken: set[bytes] = set()
 
     def append(self, entry_id: str) -> None:
         packed = _packed(entry_id)
@@ -131,8 +129,6 @@ class Ids:
             self._packed += bytes(4)
         else:
             self._packed += packed
-            if packed[:1] == self._lead:
-                self._taken.add(packed)
         if self._latest is not None:
             self._latest[entry_id] = len(self) - 1
 
@@ -143,7 +139,7 @@ class Ids:
         except ValueError:
             packed = b""
         plain = len(packed) == 4 * len(ids) and packed.hex(" ", 4) == joined
-        if not plain or self._lead or self._latest is not None:
+        if not plain or self._latest is not None:
             for entry_id in ids:
                 self.append(entry_id)
         else:
@@ -170,22 +166,14 @@ class Ids:
         self._looked_through += len(self._packed) - max(at, 0)
         return at // 4 if at >= 0 else None
 
-    def unused(self) -> str:
-        """A random id that no entry has, and that is not given again.
-
-        All that are given begin with the same two digits: only the ids that do so have to be known.
-        """
-        if not self._lead:
-            self._lead = secrets.token_bytes(1)
-            at = -1
-            firsts = self._packed[::4]
-            while (at := firsts.find(self._lead, at + 1)) >= 0:
-                self._taken.add(bytes(self._packed[4 * at : 4 * at + 4]))
-        while True:
-            packed = self._lead + secrets.token_bytes(3)
-            if packed not in self._taken:
-                self._taken.add(packed)
-                return packed.hex()
+    def new(self) -> NewIds:
+        """Ids that none of these is."""
+        lead = secrets.token_bytes(1)
+        taken, at = set(), -1
+        firsts = self._packed[::4]
+        while (at := firsts.find(lead, at + 1)) >= 0:
+            taken.add(bytes(self._packed[4 * at : 4 * at + 4]))
+        return NewIds(lead, taken)
 
     def __len__(self) -> int:
         return len(self._packed) // 4
@@ -197,6 +185,23 @@ class Ids:
 
     def __iter__(self) -> Iterator[str]:
         return (self[position] for position in range(len(self)))
+
+
+class NewIds:
+    """Random ids for new entries, none of which is drawn twice.
+
+    All begin with the same two digits: only the ids that do so have to be known.
+    """
+
+    def __init__(self, lead: bytes, taken: set[bytes]) -> None:
+        self._lead, self._taken = lead, taken
+
+    def draw(self) -> str:
+        while True:
+            packed = self._lead + secrets.token_bytes(3)
+            if packed not in self._taken:
+                self._taken.add(packed)
+                return packed.hex()
 
 
 class Place(NamedTuple):

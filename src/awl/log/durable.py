@@ -37,9 +37,10 @@ def create_private(path: Path, flags: int = os.O_WRONLY) -> int:
 def write_all(fd: int, data: bytes | memoryview) -> None:
     """Write bytes; more than one `write` only where the system takes fewer than it was given."""
     written = os.write(fd, data)
-    view = memoryview(data)[written:]
-    while view:
-        view = view[os.write(fd, view) :]
+    if written < len(data):
+        view = memoryview(data)[written:]
+        while view:
+            view = view[os.write(fd, view) :]
 
 
 def begin_writing(fd: int, size: int) -> None:

@@ -68,7 +68,7 @@ class LogFile:
         self._name = os.fspath(path)
         self.fd = fd
         found = os.fstat(fd)
-        self._file = found.st_ino, found.st_dev
+        self._inode, self._device = found.st_ino, found.st_dev
         self.end = 0
         self.recovery = Recovery()
         self._pid = os.getpid()
@@ -178,7 +178,7 @@ class LogFile:
             found = os.stat(self._name)  # noqa: PTH116  once for every append
         except FileNotFoundError:
             found = None
-        if found is None or (found.st_ino, found.st_dev) != self._file:
+        if found is None or found.st_ino != self._inode or found.st_dev != self._device:
             raise OSError(errno.ENOENT, "the log was moved or deleted while it was open")
         if found.st_size != self.end:
             raise LogChanged(self.path, self.end, found.st_size)
