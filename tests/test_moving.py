@@ -83,6 +83,12 @@ def test_a_conversation_without_a_log_is_forked_only_with_sessions_enabled(awl: 
     assert "old words" in awl("sessions", "show", child).out
 
 
+def test_where_there_are_no_sessions_looking_for_one_makes_no_folder(awl: Awl) -> None:
+    for verb in ("restore", "delete", "fork", "tree", "condense"):
+        assert "matches" in awl("sessions", verb, "019dc5ba", code=1).err
+    assert not awl.sessions.exists()
+
+
 def test_a_title_in_the_trash_reaches_no_terminal_as_it_is(awl: Awl) -> None:
     path = awl.write_log(user("x"), {"type": "title", "title": "\x1b[31mred\nawl: fake"})
     awl("sessions", "delete", str(path))

@@ -230,8 +230,9 @@ def restore(session_id: str | None, as_json: bool) -> None:
             raise click.UsageError("--json goes with the list, without an ID")
         from awl.store.alone import alone
 
+        there = store.root.is_dir()  # looking in vain makes no folder
         try:
-            with alone(store.root, say_waiting):
+            with alone(store.root, say_waiting) if there else contextlib.nullcontext():
                 restored = trash.restore(session_id)
         finally:
             say_all([*trash.notices, *store.notices])
