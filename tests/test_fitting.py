@@ -8,12 +8,13 @@ import hashlib
 import json
 from collections.abc import Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
 from acting import Stage
 from histories import facts
-from running import JSON, call, kind, say
+from running import JSON, call, kind, read_log, say
 
 from awl.condense import Condensation, Condenser, LlmCondenser, NoSummary, Progress
 from awl.config import Condense
@@ -290,6 +291,45 @@ def test_any_error_of_a_condenser_changes_nothing(stage: Stage) -> None:
     assert "condensation" not in stage.kinds
     assert stage.ended.stop_reason == "stop"
     assert any("a bug of its own" in notice.text for notice in stage.seen(Notice))
+
+
+class Overtaken:
+    """A condenser that is so slow that another program condenses the log meanwhile."""
+
+    def __init__(self) -> None:
+        self.log = Path()
+
+    async def condense(
+        self, past: Sequence[Item], progress: Progress | None = None
+    ) -> Condensation:
+        last = read_log(self.log)[-1]
+        other = {
+            "type": "condensation",
+            "id": "00000000",
+            "parentId": last["id"],
+            "timestamp": last["timestamp"],
+            "seq": last["seq"] + 1,
+            "replaced": [1, 3],
+            "summary": {"sessionIntent": "theirs"},
+            "tokensBefore": 9,
+            "tokensAfter": 1,
+        }
+        with self.log.open("ab") as file:
+            file.write(json.dumps(other, separators=(",", ":")).encode() + b"\n")
+        return Condensation(Summary(session_intent="ours"), "play", "m")
+
+
+def test_a_summary_of_what_another_program_condensed_meanwhile_is_not_logged_and_the_turn_goes_on(
+    stage: Stage,
+) -> None:
+    condenser = Overtaken()
+    talk(stage, 4, fitting=settings(condenser=condenser))
+    condenser.log = stage.session.path
+    stage.prompt(f"prompt 4: {LONG}", f"prompt 5: {LONG}")
+    assert stage.ended.stop_reason == "stop"
+    (entry,) = condensations(stage)
+    assert entry["summary"]["sessionIntent"] == "theirs"
+    assert any("not condensed" in notice.text for notice in stage.seen(Notice))
 
 
 class Wasteful:

@@ -22,7 +22,7 @@ from awl.condense import (
 from awl.config import Condense, Config, choose_provider
 from awl.cuts import Cut
 from awl.entries import CompactionEntry, CondensationEntry, Entry, MessageEntry, Usage
-from awl.errors import AwlError, CannotCondense, NotSaved
+from awl.errors import AwlError, CannotCondense, InvalidRange, NotSaved
 from awl.events import AgentEvent, Condensed, Condensing, Notice, Unsaved
 from awl.planning import Case, Plan, Reason, budget, grown, plan
 from awl.providers import Provider, ToolSpec, connect
@@ -166,7 +166,7 @@ class Fitting:
         yield Condensing(found.cut.entries, case.size.total)
         try:
             done = await _unless(cancelled, self._carry_out(session, provider, found))
-        except CannotCondense as error:
+        except (CannotCondense, InvalidRange) as error:  # the log may have been changed meanwhile
             self._give_up(session, "")
             usage = error.usage if isinstance(error, NoSummary) else None
             yield Notice(f"not condensed, the whole history stays: {error}", usage)
@@ -215,7 +215,7 @@ class Fitting:
             await asyncio.wait([logging])  # it is being done, so the person must hear of it
         try:
             entry_id = logging.result()
-        except NotSaved:
+        except (NotSaved, InvalidRange):
             self._was_in_vain(session, usage)
             raise
         return Condensed(entry_id, cut.entries, now.total, after, made.usage)
