@@ -80,7 +80,7 @@ def test_a_kill_at_any_operation_and_then_a_power_loss_lose_nothing(
     name: str, figures: Figures
 ) -> None:
     with scratch() as folder:
-        judge = Judge(folder, every=4)
+        judge = Judge(folder, every=4, most=16)
         judge.kills(SCENARIOS[name], resume_twice)
         if name in THEN:
             judge.kills(SCENARIOS[name], THEN[name])
