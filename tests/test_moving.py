@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from running import HARMFUL, Awl, call, kind, read_log, say, user
+from running import HARMFUL, JSON, Awl, call, kind, read_log, say, user
 from terminals import Terminal
 
 from awl.errors import told
@@ -231,6 +231,41 @@ def test_what_was_exported_with_redact_is_a_session_that_goes_on(awl: Awl) -> No
     found = awl("sessions", "import", str(target)).lines[-1]
     assert awl("sessions", "verify", found).code == 0
     assert awl("--resume", found, "-p", "go on").out == "on\n"
+
+
+@pytest.mark.parametrize("name", ["awl", "pi", "zeph", "openai", "markdown", "html"])
+def test_what_a_provider_signed_leaves_untouched_or_not_at_all(awl: Awl, name: str) -> None:
+    def thought(words: str, signature: str) -> JSON:
+        return {"type": "thinking", "thinking": words, "signature": signature}
+
+    answers: list[list[JSON]] = [
+        [thought(f"the key is {KEY}", "c2lnbmVkLW9uZQ=="), {"type": "text", "text": "one"}],
+        [
+            thought("plain", "c2lnbmVkLXR3bw=="),
+            {"type": "redacted_thinking", "data": "c2VhbGVkLXR3bw=="},
+            {"type": "text", "text": f"two {KEY}"},
+        ],
+        [thought("plain", KEY), {"type": "text", "text": "three"}],
+    ]
+    lines, last = [], None
+    for number, content in enumerate(answers):
+        for role, said in (("user", f"prompt {KEY}"), ("assistant", content)):
+            record: JSON = {"type": role, "uuid": f"{role}{number}", "parentUuid": last}
+            message = {"role": role, "content": said, "id": f"m{number}", "model": "claude-x"}
+            lines.append(record | {"sessionId": "s", "cwd": str(awl.work), "message": message})
+            last = record["uuid"]
+    (awl.work / "s.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (session_id,) = awl("sessions", "import", "s.jsonl").lines
+    out = awl.home / "out.jsonl"
+    awl("sessions", "export", session_id, str(out), "--format", name, "--redact")
+    text = out.read_text()
+    assert KEY not in text and "[redacted]" in text
+    assert "c2lnbmVkLW9uZQ" not in text, "what was signed is no more what it was"
+    if name in ("awl", "pi", "zeph"):
+        assert "c2lnbmVkLXR3bw==" in text and "c2VhbGVkLXR3bw==" in text
+        env = {"AWL_SESSION_DIR": str(awl.home / "elsewhere")}
+        (again,) = awl("sessions", "import", str(out), env=env).lines
+        assert awl("--resume", again, "-p", "on", env=env).out == "Hello there.\n"
 
 
 def test_a_backup_is_whole(awl: Awl) -> None:

@@ -382,6 +382,25 @@ def test_conversations_of_subagents_in_files_of_their_own_are_named(tmp_path: Pa
     assert land(agent, CLAUDE, tmp_path / "awl2").facts.source_id == "agent-7"
 
 
+def test_conversations_of_subagents_beside_their_session_are_named(tmp_path: Path) -> None:
+    file = File()
+    file.ask("do it")
+    file.answer("m1", text("done"))
+    path = file.write(tmp_path / "claude")
+    for agent, session in (("a1", "s"), ("a2", "s"), ("b1", "another")):
+        inner = File()
+        inner.ask("help", None, isSidechain=True, agentId=agent)
+        inner.records[0]["sessionId"] = session
+        inner.write(tmp_path / "claude" / agent).rename(path.with_name(f"agent-{agent}.jsonl"))
+    landed = land(path, CLAUDE, tmp_path / "awl")
+    said = "\n".join(landed.report.lines(landed.log))
+    assert f"2 conversations of subagents, in {path.parent}/agent-*.jsonl" in said
+    assert count_awl(landed.shown).prompts == 1
+    other = path.with_name("agent-b1.jsonl")
+    assert CLAUDE.belongs(head_of(other))
+    assert count_awl(land(other, CLAUDE, tmp_path / "awl").shown).prompts == 1
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem[:4])
 def test_cut_and_garbled_it_costs_that_alone(tmp_path: Path, path: Path) -> None:
     lines = path.read_bytes().splitlines(keepends=True)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from operator import le
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -22,6 +23,7 @@ from running import Awl
 
 from awl.formats import NAMES, find
 from awl.formats.listing import NotRecognised, recognise
+from awl.replay import read
 from awl.store.importing import Brought, Importer, Tally
 
 LINES = [sample for sample in SAMPLES if sample.by_line]
@@ -268,6 +270,94 @@ def test_records_that_were_written_twice_come_once(
     assert_sound(twice)
     said = [[item.message for item in landed.state.items] for landed in (once, twice)]
     assert said[0] == said[1]
+
+
+# -- fields that are of another type, and records that nobody knows --------------------------------
+
+ODD: tuple[Any, ...] = (None, 7, -1.5, True, "odd", "", [], {}, [[{}]], {"a": [None]}, 10**30)
+
+
+def places_in(value: Any, at: tuple[Any, ...] = (), deepest: int = 5) -> Iterator[tuple[Any, ...]]:
+    """Where the values inside a value stand."""
+    inside = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, one in inside:
+        yield (*at, key)
+        if isinstance(one, dict | list) and deepest:
+            yield from places_in(one, (*at, key), deepest - 1)
+
+
+def with_odd(value: Any, place: tuple[Any, ...], odd: Any) -> Any:
+    """A value in which another one stands at a place."""
+    key, *rest = place
+    copy: Any = dict(value) if isinstance(value, dict) else list(value)
+    copy[key] = with_odd(value[key], tuple(rest), odd) if rest else odd
+    return copy
+
+
+def odd_fields(bench: Bench, every: int) -> int:
+    tried = 0
+    most = told(bench.count(bench.data))
+    lines = bench.lines if bench.sample.by_line else [bench.data]
+    for number, line in enumerate(lines):
+        record = json.loads(line)
+        for place in places_in(record):
+            tried += 1
+            if tried % every:
+                continue
+            odd = with_odd(record, place, ODD[tried // every % len(ODD)])
+            changed = json.dumps(odd, ensure_ascii=False).encode() + b"\n"
+            data = b"".join((*lines[:number], changed, *lines[number + 1 :]))
+            bench.file.write_bytes(data)
+            note = f"line {number + 1}: {place} is {odd!r:.300}"
+            try:
+                brought = Importer(bench.folder / "awl", (), "/x").bring(
+                    bench.file, bench.sample.format
+                )
+            except Exception as error:
+                error.add_note(note)
+                raise
+            found = tallied(brought.tally)
+            if brought.path is not None:
+                state = read(brought.path)
+                assert not state.damage and not state.all_findings, note
+                brought.path.unlink()
+            # A result that is none any more is what somebody said, and where a record tells again
+            # of a call or a result with another id, it tells of another one.
+            assert found[1] <= most[1] + 1, note
+            assert found[0] + found[2] <= most[0] + most[2] + 1, note
+            assert bench.file.read_bytes() == data
+    return tried // every
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=sampled)
+def test_an_odd_field_costs_no_more_than_its_record(tmp_path: Path, sample: Sample) -> None:
+    assert odd_fields(Bench.of(sample, tmp_path), 23) > 0
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("sample", SAMPLES, ids=sampled)
+def test_any_odd_field_costs_no_more_than_its_record(tmp_path: Path, sample: Sample) -> None:
+    for every in (1, 2, 3, 5):  # each time other fields are given other values
+        assert odd_fields(Bench.of(sample, tmp_path / str(every)), every) > 5
+
+
+@pytest.mark.parametrize("sample", LINES, ids=sampled)
+def test_records_that_nobody_knows_are_kept_as_they_are(tmp_path: Path, sample: Sample) -> None:
+    bench = Bench.of(sample, tmp_path)
+    counts = bench.count(bench.data)
+    moment = '"timestamp":"2026-01-01T00:00:00.000Z"'
+    lines = bench.lines
+    for number in range(1, len(lines) + 1):
+        new = f'{{"type":"weather-{number}","sky":["\\u0062lue", 1.50],{moment}}}\n'
+        lines[number - 1] += new.encode()
+    landed = bench.landed(b"".join(lines))
+    assert landed is not None
+    assert bare(count_awl(landed.shown)) == bare(counts)
+    log = landed.log.read_text()
+    for number in range(1, len(lines) + 1):
+        assert f'"type":"weather-{number}","sky":["\\u0062lue", 1.50]' in log
+    assert_sound(landed)
 
 
 # -- what is something else ------------------------------------------------------------------------

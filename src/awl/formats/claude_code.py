@@ -26,6 +26,9 @@ The model of an answer that the program made itself is ``<synthetic>``.
 
 from __future__ import annotations
 
+import contextlib
+import functools
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -56,11 +59,21 @@ from awl.entries import (
     UnknownEntry,
     Usage,
 )
+from awl.errors import AwlError
 from awl.formats.chain import Chain, Replaced, Summaries
 from awl.formats.format import TWICE, Facts, Format, Head, Imported, Keep, Place, Report
 from awl.formats.payloads import from_base64
 from awl.formats.qwen_code import is_record as is_of_qwen
-from awl.formats.records import Lines, Parts, Records, json_text, kept, size_of, time_of
+from awl.formats.records import (
+    Lines,
+    Parts,
+    Records,
+    head_of,
+    json_text,
+    kept,
+    size_of,
+    time_of,
+)
 
 NAME: Final = "claude-code"
 PROVIDER: Final = "anthropic"
@@ -134,8 +147,22 @@ def _read(path: Path, keep: Keep) -> Imported:
     if (beside / "subagents").is_dir():
         count = sum(1 for _ in (beside / "subagents").glob("agent-*.jsonl"))
         report.left_out[f"conversations of subagents, in {beside / 'subagents'}"] += count
+    elif not _is_of_subagent(path) and (count := _subagents_in(path.parent)[source_id]):
+        report.left_out[f"conversations of subagents, in {path.parent}/agent-*.jsonl"] += count
     reader = _Reader(lines, report, Chain(source_id), keep, facts)
     return Imported(facts, reader.entries(), report, size_of(path), lambda: lines.end)
+
+
+@functools.lru_cache(maxsize=8)
+def _subagents_in(folder: Path) -> Counter[str]:
+    """How many conversations of subagents lie in a folder of sessions, by the id of the session: so
+    some versions have it."""
+    found: Counter[str] = Counter()
+    for path in folder.glob("agent-*.jsonl"):
+        with contextlib.suppress(AwlError, OSError):
+            names = {one.get("sessionId") for one in head_of(path).objects}
+            found.update(name for name in names if isinstance(name, str))
+    return found
 
 
 # -- records ---------------------------------------------------------------------------------------

@@ -20,6 +20,8 @@ from awl.log.scan import BOM
 
 _AT_ONCE: Final = 32 << 20
 _PIECE: Final = 1 << 20
+_DEEPEST: Final = 10_000
+"""Levels of objects and arrays; no decoder goes so deep."""
 # A string that the buffer does not hold whole comes to the buffer's end.
 _TOKEN: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)|[{}\[\]]', re.DOTALL)
 _SCALAR: Final = re.compile(rb"[-+.0-9A-Za-z]+")
@@ -179,6 +181,8 @@ class _Pieces:
                         return match.end()
                 elif token in b"{[":
                     depth += 1
+                    if depth > _DEEPEST:
+                        raise _Ended(f"nested in more than {_DEEPEST} levels")
                 else:
                     depth -= 1
                     if depth <= 0:
@@ -189,15 +193,16 @@ class _Pieces:
     def _more(self) -> None:
         """Read on; what lies before the place is let go."""
         self.base += self.at
-        held = self.data[self.at :]
+        self.data = self.data[self.at :]
         self.at = 0
-        piece = self._file.read(max(_PIECE, len(held)))
-        if not piece:
-            self.data = held
-            raise _Ended("ends in the middle" if held.strip() else "ends before its end")
-        if len(held) > LONGEST:
+        size = len(self.data)
+        if size >= LONGEST:
             raise _Ended(f"a value longer than {LONGEST >> 20} MiB")
-        self.data = held + piece
+        piece = self._file.read(min(max(_PIECE, size), LONGEST - size))
+        if not piece:
+            middle = self.data.strip()
+            raise _Ended("ends in the middle" if middle else "ends before its end")
+        self.data += piece
 
 
 def _is_open(token: bytes) -> bool:

@@ -182,10 +182,14 @@ class Records(Generic[T]):
             yield line, msgspec.json.decode(line, type=self._looser)
             return
         found = lenient(line)
-        if isinstance(found, dict):
-            yield msgspec.json.encode(found), salvage(found, self._looser)
-        else:
+        if not isinstance(found, dict):
             self.lines.bad(why_bad(line))
+            return
+        try:
+            msgspec.json.decode(line)  # its values are odd, but they are JSON
+        except Exception:
+            line = msgspec.json.encode(found)
+        yield line, salvage(found, self._looser)
 
 
 def kept(value: bytes) -> msgspec.Raw:

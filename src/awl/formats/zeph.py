@@ -29,7 +29,7 @@ from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -139,7 +139,7 @@ class _Kind(msgspec.Struct, frozen=True, gc=False):
 
 class _Event(msgspec.Struct, frozen=True, gc=False):
     kind: _Kind
-    seq: int = -1
+    seq: Annotated[int, msgspec.Meta(ge=-1, lt=1 << 62)] = -1
     ts_ms: int = 0
 
 

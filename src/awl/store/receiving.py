@@ -15,6 +15,7 @@ import shutil
 import tempfile
 import uuid
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
@@ -49,6 +50,9 @@ Outcome = Literal["new", "grown", "same", "apart"]
 already; a session with a new id, as the one that has its own went another way."""
 
 _CHUNK: Final = 1 << 20
+_LONGEST_FIRST: Final = 16 << 20
+_FARTHEST_FIRST: Final = 64 << 20
+"""Of a file that may be anything, only lines of so many bytes are looked at, and so many bytes."""
 _MOST_SHOWN: Final = 20
 
 
@@ -93,7 +97,9 @@ def is_own(path: Path) -> bool:
         OSError: it cannot be read.
     """
     with open_log(path) as fd, open(fd, "rb", closefd=False) as file:
-        for number, line in enumerate(file):
+        for number, line in enumerate(iter(partial(file.readline, _LONGEST_FIRST), b"")):
+            if len(line) == _LONGEST_FIRST or file.tell() > _FARTHEST_FIRST:
+                return False
             try:
                 found = loads(line.removeprefix(BOM).decode())
             except (ValueError, RecursionError):
