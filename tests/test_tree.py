@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
-from histories import ANTHROPIC, JUMPS, NAMING, TALK, examples, histories, story
+from histories import ANTHROPIC, JUMPS, NAMING, TALK, examples, histories, replayed, story
 from hypothesis import given
 from running import HARMFUL, Awl, assistant, say, user
 
@@ -167,6 +169,27 @@ def test_however_many_and_however_deep_the_branches_the_drawing_is_bounded(
     assert lines[0].startswith("… ")
     assert max(map(len, lines)) < 200
     assert lines[-1].endswith("← here")
+
+
+def test_of_what_was_left_on_disk_only_prompts_are_read(tmp_path: Path) -> None:
+    session = Session.create(tmp_path, "/", ANTHROPIC)
+    for number in range(50):
+        turn(session, f"prompt {number}")
+    summary = Summary(session_intent="x")
+    session.append(
+        CondensationEntry(replaced=(1, 100), summary=summary, tokens_before=9, tokens_after=1)
+    )
+    session.close()
+    state = replayed(session.path, lazily=True)
+    from_disk, reads = state.read, list[int]()
+
+    def read(start: int, end: int) -> bytes:
+        reads.append(start)
+        return from_disk(start, end)
+
+    state.read = read
+    assert sum(node.kind == "prompt" for node in tree(state)) == 50
+    assert len(reads) < 50 * 2 + 10
 
 
 # -- the command -----------------------------------------------------------------------------------

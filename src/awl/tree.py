@@ -22,7 +22,6 @@ from awl.entries import (
     UnknownEntry,
 )
 from awl.index.info import SessionInfo
-from awl.log.line import Outer
 from awl.printing import local_time, one_line
 from awl.state import ROOT, State, entry_type, is_prompt
 
@@ -114,6 +113,11 @@ class _Tree:
                 self._jumps.setdefault(parent, []).append(position)
             if parent != ROOT:
                 self._latest[parent] = max(self._latest[parent], self._latest[position])
+        self._labels = {
+            state.find(entry_id): Label(label, entry_id)
+            for entry_id, label in state.labels.items()
+            if label
+        }
         self._forks: dict[int, list[SessionInfo]] = {}
         at = {seq: position for position, seq in enumerate(state.seqs)}
         for one in sorted(forks, key=lambda one: one.created):
@@ -149,10 +153,8 @@ class _Tree:
                 stretch = _Stretch(position, depth, starts=False)
             stretch.last = position
             stretch.count += 1
-            entry_id = self._state.entries[position].id
-            label = self._state.labels.get(entry_id)
-            if label and self._state.find(entry_id) == position:
-                stretch.labels.append(Label(label, entry_id))
+            if position in self._labels:
+                stretch.labels.append(self._labels[position])
             stretch.forks += self._forks.get(position, ())
             after = self._branches(position, depth, starts=False)
             if len(after) != 1:
@@ -162,12 +164,10 @@ class _Tree:
 
     def _begins(self, position: int) -> bool:
         """Whether a node of its own begins with an entry."""
-        entry = self._state.entries[position]
-        if isinstance(entry, RewindEntry | CondensationEntry):
+        shape = self._state.entries.shape(position)
+        if shape.type in ("rewind", "condensation"):
             return True
-        if not isinstance(entry, MessageEntry | Outer):
-            return False
-        if entry.message is None or entry.message.role != "user":
+        if shape.role != "user":
             return False
         body = self._state.body(position)
         return isinstance(body, MessageEntry) and is_prompt(body.message.said())
@@ -187,11 +187,11 @@ class _Tree:
                 depth=stretch.depth,
                 seq=state.seqs[stretch.first],
                 entry_id=entry.id,
-                parent_id=None if parent == ROOT else state.entries[parent].id,
+                parent_id=None if parent == ROOT else state.entries.ids[parent],
                 timestamp=entry.timestamp,
                 text=text,
                 entries=stretch.count,
-                last_id=state.entries[stretch.last].id,
+                last_id=state.entries.ids[stretch.last],
                 starts=stretch.starts,
                 ends=ends,
                 leaf=stretch.last == state.leaf,
