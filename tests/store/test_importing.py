@@ -374,6 +374,59 @@ def test_modes_of_what_is_made_are_private(tmp_path: Path) -> None:
         assert path.stat().st_mode & 0o077 == 0, path
 
 
+@pytest.mark.parametrize(
+    ("cwd", "known"),
+    [
+        ("/x\0y", "/here"),
+        ("", "/here"),
+        (7, "/here"),
+        ("C:\\Users\\me\\src", "C:\\Users\\me\\src"),
+        ("/a/../b", "/b"),
+        ("/" + "long/" * 300, "/" + "long/" * 299 + "long"),
+    ],
+)
+def test_a_directory_that_cannot_be_here_stops_no_session(
+    tmp_path: Path, cwd: object, known: str
+) -> None:
+    header = {"type": "session", "version": 3, "id": "abc", "cwd": cwd}
+    said = {"type": "message", "id": "00000001", "parentId": None}
+    message = {"role": "user", "content": "hello"}
+    source = tmp_path / "s.jsonl"
+    source.write_text(json.dumps(header) + "\n" + json.dumps({**said, "message": message}) + "\n")
+    brought = Importer(tmp_path / "awl", (), "/here").bring(source, PI)
+    assert brought.path is not None and brought.path.parent.parent == tmp_path / "awl"
+    assert read(brought.path).cwd == known
+    assert texts(brought.path) == ["hello"]
+
+
+@pytest.mark.parametrize(
+    "time",
+    [
+        *("2026-01-01T00:00:00.0\0\0Z", "xxxxxxxxxxxxxxxxxxx.xxxZ", "../../../../../../../.\n.Z"),
+        *(
+            "9999-99-99T99:99:99.999Z",
+            "\u0662026-01-01T00:00:00.000Z",
+            "\ud800",
+            "",
+            1e300,
+            True,
+            [],
+        ),
+    ],
+)
+def test_a_time_that_is_none_hides_no_session(tmp_path: Path, time: object) -> None:
+    header = {"type": "session", "version": 3, "id": "abc", "cwd": "/x", "timestamp": time}
+    message = {"role": "user", "content": "hello", "timestamp": time}
+    said = {"type": "message", "id": "00000001", "parentId": None, "timestamp": time}
+    source = tmp_path / "s.jsonl"
+    source.write_text(json.dumps(header) + "\n" + json.dumps({**said, "message": message}) + "\n")
+    brought = bring(tmp_path / "awl", source, PI)
+    store = Store(tmp_path / "awl")
+    assert [one.id for one in store.list().sessions] == [brought.session_id]
+    assert store.resolve(brought.session_id) == brought.path
+    assert bring(tmp_path / "awl", source, PI).outcome == "same"
+
+
 def test_the_model_of_a_source_is_the_one_to_go_on_with(tmp_path: Path) -> None:
     brought = bring(tmp_path, DATA / "pi" / PI_FILES[0].name, PI)
     assert brought.path is not None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import stat
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
@@ -32,6 +33,8 @@ LONGEST: Final = 256 << 20
 _HEAD: Final = 64 << 10
 _LARGEST_HEAD: Final = 8 << 20
 _MOST_OBJECTS: Final = 32
+_is_entrys: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", re.ASCII).fullmatch
+"""Whether a time is written as entries have it: it becomes part of a log's name."""
 
 
 class NoFile(AwlError):
@@ -297,7 +300,7 @@ def time_of(given: object) -> str:
     Empty where it is none of these.
     """
     if isinstance(given, str):
-        if len(given) == 24 and given[23] == "Z" and given[19] == ".":
+        if _is_entrys(given):
             return given
         try:
             return written(datetime.fromisoformat(given))

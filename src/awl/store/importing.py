@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -64,6 +65,7 @@ _CHUNK: Final = 1 << 20
 _BATCH: Final = 64
 """Entries that are written at once."""
 _TAIL: Final = 64 << 10
+_of_windows: Final = re.compile(r"[A-Za-z]:[\\/]").match
 _UNCOUNTED: Final = 10**9 - 1
 _OWN: Final = (
     CompactionEntry,
@@ -591,7 +593,11 @@ def mark_of(source: Path) -> str:
 
 def _header(facts: Facts, cwd: str) -> Header:
     model = ModelRef(facts.provider or facts.source, facts.model or "unknown")
-    return new_header(facts.cwd or cwd, model, created=facts.created or None)
+    named = facts.cwd if "\0" not in facts.cwd else ""
+    header = new_header(named or cwd, model, created=facts.created or None)
+    if _of_windows(named) and os.name != "nt":  # there it is no path that could be resolved
+        header = msgspec.structs.replace(header, cwd=named)
+    return header
 
 
 def _titles(facts: Facts) -> list[Entry]:
