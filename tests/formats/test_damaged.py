@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from operator import le
 from pathlib import Path
@@ -310,6 +311,8 @@ def odd_fields(bench: Bench, every: int) -> int:
             bench.file.write_bytes(data)
             note = f"line {number + 1}: {place} is {odd!r:.300}"
             try:
+                with suppress(NotRecognised):
+                    recognise(bench.file)
                 brought = Importer(bench.folder / "awl", (), "/x").bring(
                     bench.file, bench.sample.format
                 )
@@ -424,6 +427,34 @@ def test_lines_of_other_programs_in_between_take_nothing_away(
     assert [one for one in shown.inputs if one in found.inputs] == found.inputs
     assert [one for one in shown.outputs if one in found.outputs] == found.outputs
     assert not landed.state.damage
+
+
+OTHERS: dict[str, Any] = {
+    "Gemini's checkpoints": [
+        {"role": "user", "parts": [{"text": "hi"}]},
+        {"role": "model", "parts": [{"functionCall": {"args": {"content": "x"}}}]},
+    ],
+    "an export of ChatGPT": [
+        {"title": "T", "mapping": {"a": {"message": {"author": {"role": "user"}, "content": {}}}}}
+    ],
+    "people": [{"role": "user", "name": "bob"}, {"role": "admin", "name": "al"}],
+    "to-dos": [{"content": "do it", "status": "pending"}],
+    "Claude's prompts": {"display": "do it", "timestamp": 1, "project": "/x", "sessionId": "s"},
+    "Codex's prompts": {"session_id": "0199", "ts": 1759, "text": "do it"},
+    "Gemini's prompts": [{"sessionId": "s", "messageId": 0, "type": "user", "message": "do it"}],
+    "opencode's own files": {"id": "m", "role": "user", "sessionID": "s", "time": {"created": 1}},
+    "odd types": {"type": [], "role": ["user"], "content": {}, "payload": {}, "message": {}},
+    "a package": {"name": "x", "messages": {"role": "user", "content": "x"}},
+}
+
+
+@pytest.mark.parametrize("what", OTHERS)
+def test_other_files_that_lie_beside_sessions_are_none(tmp_path: Path, what: str) -> None:
+    for name, indent in (("x.json", None), ("x.json", 2), ("x.jsonl", None)):
+        path = tmp_path / name
+        path.write_text(json.dumps(OTHERS[what], indent=indent) + "\n")
+        with pytest.raises(NotRecognised):
+            recognise(path)
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])

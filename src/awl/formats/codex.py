@@ -75,7 +75,7 @@ _INJECTED: Final = (
 
 def _recognise(head: Head) -> bool:
     return any(
-        (isinstance(found.get("payload"), dict) and found.get("type") in _WRAPPED)
+        (isinstance(found.get("payload"), dict) and str(found.get("type")) in _WRAPPED)
         or ("record_type" in found and "type" not in found)
         or ({"id", "timestamp", "instructions"} <= found.keys() and "type" not in found)
         for found in head.objects

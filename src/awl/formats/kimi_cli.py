@@ -63,7 +63,7 @@ _INNER: Final = frozenset({"_system_prompt", "_checkpoint", "_usage"})
 
 
 def _recognise(head: Head) -> bool:
-    return any(_is_wire(found) or found.get("role") in _INNER for found in head.objects)
+    return any(_is_wire(found) or str(found.get("role")) in _INNER for found in head.objects)
 
 
 def _is_wire(found: dict[str, Any]) -> bool:

@@ -13,6 +13,7 @@ There are no times, no models and no ids of messages. Nothing marks a result as 
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -54,31 +55,44 @@ NAME: Final = "openai"
 
 _ROLES: Final = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
 
-_messages: Final = re.compile(rb'"messages"\s*:\s*\[\s*\{').search
-_an_array: Final = re.compile(rb"\[\s*\{").match
+_messages: Final = re.compile(rb'"messages"\s*:\s*\[\s*(?=\{)').search
+_an_array: Final = re.compile(rb"\[\s*(?=\{)").match
 _a_role: Final = re.compile(
     rb'"role"\s*:\s*"(?:system|developer|user|assistant|tool|function)"'
 ).search
 
 
 def _recognise(head: Head) -> bool:
-    if any(
-        found.get("role") in _ROLES and ("content" in found or "tool_calls" in found)
-        for found in head.objects
-    ):
-        return True
-    if any(_is_body(found) for found in head.objects):
+    if any(map(_is_message, head.objects)) or any(map(_is_body, head.objects)):
         return True
     start = head.data.lstrip(b"\xef\xbb\xbf \t\r\n")
-    if _a_role(start) is None:
+    opening = _an_array(start) or (_messages(start) if start[:1] == b"{" else None)
+    if opening is None:
         return False
-    return _an_array(start) is not None or (start[:1] == b"{" and _messages(start) is not None)
+    first = start[opening.end() :]
+    try:
+        return _is_message(_decoder.raw_decode(first.decode(errors="replace"))[0])
+    except (ValueError, RecursionError):  # it is longer than what is looked at
+        return _a_role(first) is not None
+
+
+_decoder: Final = json.JSONDecoder()
+
+
+def _is_message(found: Any) -> bool:
+    """Whether an object is a message; those of Google's API have a role too, and no content."""
+    return (
+        isinstance(found, dict)
+        and isinstance(role := found.get("role"), str)
+        and role in _ROLES
+        and isinstance(found.get("content"), str | list | None)
+        and ("content" in found or "tool_calls" in found or "function_call" in found)
+    )
 
 
 def _is_body(found: dict[str, Any]) -> bool:
     messages = found.get("messages")
-    first = messages[0] if isinstance(messages, list) and messages else None
-    return isinstance(first, dict) and first.get("role") in _ROLES
+    return isinstance(messages, list) and bool(messages) and _is_message(messages[0])
 
 
 def _read(path: Path, keep: Keep) -> Imported:
