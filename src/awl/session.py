@@ -254,7 +254,28 @@ class Session:
             NotSaved: it could not be written; the error says whether it is queued.
             SessionClosed: the session was closed.
         """
-        return self.append_many([entry])[0]
+        # What is written most takes the fewest steps: between two syncs each of them is a cold one.
+        if self._end is None or type(entry) in _TARGETING:
+            return self.append_many([entry])[0]
+        at = now()
+        with self._guard:
+            if self._log is None or self._closed or self._queue:
+                return self.append_many([entry])[0]
+            stamped, turn = self._stamped(entry, *self._end, at)
+            try:
+                line, held = encode_held(stamped)
+                start = self._log.append(line)
+            except LogChanged:
+                return self.append_many([entry])[0]
+            except _CANNOT_WRITE as error:
+                raise self._not_saved((entry,), at, error) from error
+            except TypeError as error:
+                raise _invalid(error) from error
+            self._line += 1
+            self._behind.append(Line(held, self._line, start, start + len(line) - 1))
+            self._end = stamped.id, stamped.seq + 1, turn
+            self._appended = True
+        return stamped.id
 
     def append_many(self, entries: Sequence[Entry]) -> list[str]:
         """Write entries in one write and one sync: all of them or none. Returns their ids.
@@ -276,15 +297,7 @@ class Session:
                     self._flush()
                 return self._write(entries, at)
             except _CANNOT_WRITE as error:
-                timed = _timed(entries, at)
-                kind = _kind(timed)
-                queued = kind == "fact" and self.unsaved + len(timed) <= MOST_QUEUED
-                if queued:
-                    _encoded(timed)  # what cannot be written ever must not wait before others
-                    self._queue.append(timed)
-                raise NotSaved(
-                    self.path, error, kind=kind, queued=queued, waiting=self.unsaved
-                ) from error
+                raise self._not_saved(entries, at, error) from error
 
     def append_message(
         self,
@@ -487,6 +500,16 @@ class Session:
             raise InvalidTarget(f"no entry {entry_id!r} in session {self.id}")
         return position
 
+    def _not_saved(self, entries: Sequence[Entry], at: str, error: Exception) -> NotSaved:
+        """What is raised for entries that could not be written; facts wait, if there is room."""
+        timed = _timed(entries, at)
+        kind = _kind(timed)
+        queued = kind == "fact" and self.unsaved + len(timed) <= MOST_QUEUED
+        if queued:
+            _encoded(timed)  # what cannot be written ever must not wait before others
+            self._queue.append(timed)
+        return NotSaved(self.path, error, kind=kind, queued=queued, waiting=self.unsaved)
+
     def _flush(self) -> None:
         while self._queue:
             self._write(self._queue[0])
@@ -549,29 +572,34 @@ class Session:
         self, entries: Sequence[Entry], parent: str | None, seq: int, turn: int, at: str = ""
     ) -> tuple[list[Entry], int]:
         """Entries with what they have in the log, and the turn that they end in."""
-        if self._ids is None:
-            self._ids = self.state.new_ids()
         stamped: list[Entry] = []
         for entry in entries:
-            turn_id = None
-            if type(entry) is MessageEntry:
-                turn += is_prompt(entry.message)
-                if turn and entry.message.role != "system":
-                    turn_id = turn
-            elif turn and type(entry) in _OF_A_TURN:
+            entry, turn = self._stamped(entry, parent, seq, turn, at)
+            stamped.append(entry)
+            parent, seq = entry.id, seq + 1
+        return stamped, turn
+
+    def _stamped(
+        self, entry: Entry, parent: str | None, seq: int, turn: int, at: str
+    ) -> tuple[Entry, int]:
+        """An entry with what it has in the log, and the turn that it ends in."""
+        if self._ids is None:
+            self._ids = self.state.new_ids()
+        turn_id = None
+        if type(entry) is MessageEntry:
+            turn += is_prompt(entry.message)
+            if turn and entry.message.role != "system":
                 turn_id = turn
-            entry_id = self._ids.draw()
-            stamped.append(
-                msgspec.structs.replace(
-                    entry,
-                    id=entry_id,
-                    parent_id=entry.parent_id if type(entry) is RewindEntry else parent,
-                    timestamp=entry.timestamp or at,
-                    seq=seq,
-                    turn_id=turn_id,
-                )
-            )
-            parent, seq = entry_id, seq + 1
+        elif turn and type(entry) in _OF_A_TURN:
+            turn_id = turn
+        stamped = msgspec.structs.replace(
+            entry,
+            id=self._ids.draw(),
+            parent_id=entry.parent_id if type(entry) is RewindEntry else parent,
+            timestamp=entry.timestamp or at,
+            seq=seq,
+            turn_id=turn_id,
+        )
         return stamped, turn
 
     def _stamped_queue(self) -> Iterator[list[Entry]]:
@@ -614,7 +642,11 @@ def _encoded(entries: Sequence[Entry]) -> list[tuple[bytes, Entry]]:
     try:
         return [encode_held(entry) for entry in entries]
     except TypeError as error:
-        raise InvalidEntry(f"it holds what JSON cannot: {error}") from error
+        raise _invalid(error) from error
+
+
+def _invalid(error: TypeError) -> InvalidEntry:
+    return InvalidEntry(f"it holds what JSON cannot: {error}")
 
 
 def new_header(
