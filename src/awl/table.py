@@ -273,10 +273,8 @@ class Places:
 
     def _sizes(self, stretch: _Stretch) -> array[int]:
         if stretch.sizes is None:
-            data = self._table.read(stretch.start, stretch.end)
-            stretch.sizes = array("I", map(len, io.BytesIO(data)))
-            if data and not data.endswith(b"\n"):  # the log's last line lacks its newline
-                stretch.sizes[-1] += 1
+            lines = io.BytesIO(self._table.read(stretch.start, stretch.end))
+            stretch.sizes = array("I", map(len, lines))
         return stretch.sizes
 
 
