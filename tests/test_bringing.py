@@ -40,6 +40,35 @@ def test_a_folder_of_all_programs_comes_in_once(awl: Awl) -> None:
         assert not HARMFUL.search(awl("sessions", "show", session_id).out)
 
 
+@pytest.mark.long
+def test_a_thousand_files_come_over_once(awl: Awl) -> None:
+    """Of several programs, in many folders; it takes seconds, and no more memory than one."""
+    files = {
+        "(in the header)": next((DATA / "pi").glob("*_real-model-2.jsonl")),
+        "40621a2c": next((DATA / "qwen-code").glob("40621a2c*")),
+        "01a228f2-c389": next((DATA / "codex").glob("*-01a228f2-c389-*")),
+        "20e84248": next((DATA / "gemini-cli").rglob("*20e84248.jsonl")),
+    }
+    for number in range(1000):
+        name, path = list(files.items())[number % 4]
+        data = path.read_text()
+        if "_" in path.name:  # pi's header has the id
+            name = json.loads(data.split("\n")[0])["id"]
+        new = f"{number:08x}-c389" if "-c389" in name else f"{number:08x}"
+        folder = awl.work / "many" / f"{number % 10}" / f"{number // 10}"
+        folder.mkdir(parents=True)
+        (folder / path.name.replace(name, new)).write_text(data.replace(name, new))
+    done = awl("sessions", "import", "many")
+    assert len(done.lines) == len(set(done.lines)) == len(awl.logs) == 1000
+    assert "sessions: 1000 new; " in done.err
+    before = {log: log.read_bytes() for log in awl.logs}
+    again = awl("sessions", "import", "many")
+    assert (again.lines, again.err) == (done.lines, "awl: sessions: 1000 unchanged\n")
+    assert {log: log.read_bytes() for log in awl.logs} == before
+    listed = awl("sessions", "list", "--all", "--json").json
+    assert sorted(one["id"] for one in listed) == sorted(done.lines)
+
+
 def test_a_dry_run_tells_and_writes_nothing(awl: Awl) -> None:
     awl("-p", "hello")
     log = awl.log

@@ -457,6 +457,33 @@ def test_other_files_that_lie_beside_sessions_are_none(tmp_path: Path, what: str
             recognise(path)
 
 
+@pytest.mark.parametrize("form", ["claude-code", "codex", "openai", "qwen-code"])
+def test_a_first_record_with_large_pictures_hides_no_session(tmp_path: Path, form: str) -> None:
+    picture = "iVBORw0KGgo" * 2_000_000
+    url = f"data:image/png;base64,{picture}"
+    source = {"type": "base64", "media_type": "image/png", "data": picture}
+    inline = {"inlineData": {"mimeType": "image/png", "data": picture}}
+    named = {"uuid": "u", "parentUuid": None, "sessionId": "s", "cwd": "/x", "type": "user"}
+    item = {
+        "type": "message",
+        "role": "user",
+        "content": [{"type": "input_image", "image_url": url}],
+    }
+    records: dict[str, Any] = {
+        "claude-code": {**named, "message": {"content": [{"type": "image", "source": source}]}},
+        "codex": {"timestamp": "", "type": "response_item", "payload": item},
+        "openai": {"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]},
+        "qwen-code": {**named, "message": {"role": "user", "parts": [inline]}},
+    }
+    line = json.dumps(records[form]) + "\n"
+    path = tmp_path / "s.jsonl"
+    path.write_text(line + line.replace('"u"', '"v"'))
+    assert path.stat().st_size > 40 << 20
+    assert recognise(path) == find(form)
+    brought = Importer(tmp_path / "awl", (), "/x", dry_run=True).bring(path, find(form))
+    assert (brought.tally.prompts, brought.tally.images) == (2, 2)
+
+
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
 @pytest.mark.parametrize("sample", SAMPLES, ids=sampled)
 def test_of_a_file_in_another_encoding_that_is_said(

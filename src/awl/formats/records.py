@@ -31,7 +31,8 @@ LONGEST: Final = 256 << 20
 """Bytes of a line; a longer one is damage."""
 
 _HEAD: Final = 64 << 10
-_LARGEST_HEAD: Final = 8 << 20
+_LARGEST_HEAD: Final = 48 << 20
+"""Bytes of a first line: it may be a prompt with pictures, of which providers take 32 MB."""
 _MOST_OBJECTS: Final = 32
 _is_entrys: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", re.ASCII).fullmatch
 """Whether a time is written as entries have it: it becomes part of a log's name."""
@@ -80,8 +81,8 @@ def head_of(path: Path) -> Head:
     """
     with open_source(path) as file:
         data = file.read(_HEAD)
-        while b"\n" not in data and len(data) < _LARGEST_HEAD and (more := file.read(_HEAD)):
-            data += more
+        if b"\n" not in data:
+            data += file.readline(_LARGEST_HEAD)
         whole = not file.read(1)
     lines = data.removeprefix(BOM).split(b"\n")
     if not whole:
