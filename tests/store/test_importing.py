@@ -204,6 +204,7 @@ def test_files_that_differ_and_say_they_are_one_session_come_once_each(tmp_path:
         file.write_bytes(b"".join(variant))
     came = [bring(tmp_path / "awl", file, PI) for file in files]
     assert [one.outcome for one in came] == ["new", "apart", "apart", "same"]
+    assert {one.reason for one in came} == {"", "what was imported of it reads otherwise now"}
     for order in (files, files[::-1]):
         for file in order:
             again = bring(tmp_path / "awl", file, PI)

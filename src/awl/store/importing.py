@@ -80,6 +80,9 @@ _OWN: Final = (
 )
 
 
+_OTHERWISE: Final = "what was imported of it reads otherwise now"
+
+
 class NotImportable(AwlError):
     """A format is written by awl and never read."""
 
@@ -426,7 +429,7 @@ class _Comparison:
                 self.grew = True
                 break
             if self._was_longer or not self._agrees(entry):
-                self.reason = "what was imported of it reads otherwise now"
+                self.reason = _OTHERWISE
                 return
         else:
             self.grew = bool(self.extra)
@@ -448,7 +451,7 @@ class _Comparison:
         elif entry.id == self._passing("back"):
             self.closed = False
         elif entry.turn_id is not None or (isinstance(entry, _OWN) and self.places):
-            self.reason = "the session here has turns of its own"
+            self.reason = _OTHERWISE if _came_in(entry) else "the session here has turns of its own"
         self._step()
 
     def _passing(self, what: str) -> str:
@@ -511,6 +514,12 @@ class _Comparison:
             name = _rest_id(entry.id, len(content))
             self.extra = (msgspec.structs.replace(entry, id=name, message=logged),)
         return True
+
+
+def _came_in(entry: Entry) -> bool:
+    """Whether a message came from a source: awl's own are in turns, but for the system text."""
+    is_message = isinstance(entry, MessageEntry) and entry.message.role != "system"
+    return is_message and entry.turn_id is None
 
 
 def _bare(content: tuple[ContentBlock, ...]) -> list[ContentBlock]:
