@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -14,11 +15,13 @@ from formats.test_claude_code import LONG as CLAUDE_LONG
 from formats.test_pi import FILES as PI_FILES
 from formats.test_pi import PI, TREED
 from formats.test_zeph import ZEPH, everything
+from killing import killed_at_each_step
 
 from awl.conversation import Image, Message, ModelRef, text_message
 from awl.entries import ImportEntry, MessageEntry, TitleEntry
 from awl.errors import SessionBusy
 from awl.formats import Format
+from awl.log.blobs import Blobs
 from awl.replay import read
 from awl.session import Session
 from awl.show import Range, as_json
@@ -432,3 +435,51 @@ def test_the_model_of_a_source_is_the_one_to_go_on_with(tmp_path: Path) -> None:
     brought = bring(tmp_path, DATA / "pi" / PI_FILES[0].name, PI)
     assert brought.path is not None
     assert read(brought.path).active_model == ModelRef("mock", "mock-1")
+
+
+# -- whole or absent -------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("unsynced")
+def test_killed_at_any_step_an_import_is_whole_or_absent(tmp_path: Path, stride: int) -> None:
+    root = tmp_path / "awl"
+    whole = bring(tmp_path / "whole", CLAUDE_LONG, CLAUDE)
+    assert whole.path is not None
+    expected, blobs = bare(whole.path), Blobs(whole.path).names()
+    seen = set()
+    for _ in killed_at_each_step(lambda: bring(root, CLAUDE_LONG, CLAUDE), stride):
+        there = logs(root)
+        seen.add(len(there))
+        for _ in range(2):
+            again = bring(root, CLAUDE_LONG, CLAUDE)
+            assert again.outcome == ("same" if there else "new")
+            there = there or logs(root)
+            assert logs(root) == there == [again.path]
+        assert bare(there[0]) == expected
+        assert Blobs(there[0]).names() == blobs
+        names = [path.name for path in there[0].parent.iterdir()]
+        assert sorted(names) == [there[0].stem + ".blobs", there[0].name]
+        shutil.rmtree(root)
+    assert seen == {0, 1}
+
+
+@pytest.mark.usefixtures("unsynced")
+def test_killed_at_any_step_a_session_that_grew_has_a_beginning_of_what_is_new(
+    tmp_path: Path, stride: int
+) -> None:
+    root, source = tmp_path / "awl", cut(CLAUDE_LONG, tmp_path / "claude", 22)
+    log = bring(root, source, CLAUDE).path
+    assert log is not None
+    old = log.read_bytes()
+    cut(CLAUDE_LONG, tmp_path / "claude", 999)
+    shutil.copytree(root, tmp_path / "whole")
+    whole = bring(tmp_path / "whole", source, CLAUDE).path
+    assert whole is not None
+    expected = count_awl(as_json(whole, Range()))
+    for _ in killed_at_each_step(lambda: bring(root, source, CLAUDE), stride):
+        assert log.read_bytes().startswith(old)
+        assert bring(root, source, CLAUDE).outcome in ("grown", "same")
+        assert logs(root) == [log]
+        assert count_awl(as_json(log, Range())) == expected
+        assert not read(log).all_findings
+        log.write_bytes(old)
