@@ -189,6 +189,7 @@ class Importer:
         self._cwd = cwd
         self._dry_run = dry_run
         self._known: dict[tuple[str, str], list[Path]] | None = None
+        self._swept: set[Path] = set()
 
     def bring(self, source: Path, known: Format, progress: Progress | None = None) -> Brought:
         """Import a file, which is only read.
@@ -224,7 +225,7 @@ class Importer:
         facts = job.read(refer).facts
         header = _header(facts, self._cwd)
         path = log_path(self._root, header.cwd, header.timestamp, header.id)
-        sweep(path.parent)
+        self._sweep(path.parent)
         try:
             with birth(path) as log:
                 found = job.read(log.blobs.put)
@@ -249,6 +250,8 @@ class Importer:
         latest_first = [(path, *_imported_as(path, facts)) for path in reversed(logs)]
         for path, session_id, mark in latest_first:
             if mark == job.mark:
+                if not self._dry_run:
+                    self._sweep(path.parent)
                 return Brought(facts, "same", Tally(), Report(), session_id, path)
         reasons = []
         for path, session_id, _ in latest_first:
@@ -257,6 +260,12 @@ class Importer:
                 return brought
             reasons.append(brought)
         return self._new(job, "apart", reasons[0])
+
+    def _sweep(self, folder: Path) -> None:
+        """Take away what imports that were killed have left in a folder."""
+        if folder not in self._swept:
+            self._swept.add(folder)
+            sweep(folder)
 
     def _more(self, job: _Job, path: Path, session_id: str) -> Brought | str:
         """Bring what a log does not have of a source yet; or why the source cannot go on there."""
