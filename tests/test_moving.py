@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from running import HARMFUL, JSON, Awl, call, kind, read_log, say, user
 from terminals import Terminal
 
 from awl.errors import told
+from awl.formats import NAMES, find
 from awl.session import Session
 
 
@@ -47,6 +49,25 @@ def test_lineage_shows_on_both_sides(awl: Awl) -> None:
     assert f"forked as {child[:8]}" in awl("sessions", "show", parent).out
     awl("sessions", "delete", child)
     assert "forked as" not in awl("sessions", "show", parent).out
+
+
+def test_the_name_of_a_file_says_its_format_as_in_a_conversation_and_format_wins(awl: Awl) -> None:
+    awl("-p", "hello")
+    log = awl.log.read_bytes()
+    for name, begins in (("x.md", b"# hello"), ("x.HTML", b"<!doctype html>"), ("x.jsonl", log)):
+        awl("sessions", "export", awl.id, name)
+        assert (awl.work / name).read_bytes()[: len(begins)].lower() == begins.lower()
+    awl("sessions", "export", awl.id, "y.md", "--format", "awl")
+    assert (awl.work / "y.md").read_bytes() == log
+
+
+def test_the_help_names_every_format_that_is_written_and_every_one_that_is_read(awl: Awl) -> None:
+    for verb, can in (("export", "write"), ("import", "read")):
+        shown = awl("sessions", verb, "--help").out
+        (option,) = re.findall(r"--format NAME(.*?)(?:Without|\n  --)", shown, re.DOTALL)
+        wanted = {"awl", *(name for name in NAMES if getattr(find(name), can) is not None)}
+        assert wanted == wanted.intersection(re.findall(r"[a-z]+(?:-[a-z]+)?", option))
+        assert not set(NAMES).difference(wanted).intersection(re.split(r"[\s,.]+", option))
 
 
 @pytest.mark.parametrize("at", ["0", "99", "-3"])
@@ -127,9 +148,9 @@ def test_export_writes_to_stdout_and_in_other_formats(awl: Awl) -> None:
     assert awl("sessions", "export", awl.id, "-").raw == awl.log.read_bytes()
     done = awl("sessions", "export", awl.id, "-", "--format", "zeph")
     assert '"session_started"' in done.out
-    assert "left out: 1 system text" in done.err
-    awl("sessions", "export", awl.id, "x.md", "--format", "markdown")
-    assert "Hello there." in (awl.work / "x.md").read_text()
+    assert "left out: 1 system text\n" in done.err
+    awl("sessions", "export", awl.id, "x", "--format", "markdown")
+    assert "Hello there." in (awl.work / "x").read_text()
     for arguments in (["x"], [awl.id, "x", "y"], ["--all", "x", "y"], [awl.id, "x", "--format=no"]):
         awl("sessions", "export", *arguments, code=2)
     awl("sessions", "export", awl.id, "no/where", code=1)

@@ -40,7 +40,6 @@ from awl.session import Session
 from awl.store.files import describe
 
 _AWL: Final = "awl"
-_FORMATS: Final = {".html": "html", ".htm": "html", ".md": "markdown"}
 """Formats that the name of a file tells. All others are awl's own."""
 
 
@@ -359,11 +358,11 @@ class App:
 def _exported(
     root: Path, session: Session, path: str, format_name: str | None, force: bool
 ) -> list[str]:
-    from awl.formats import find  # with what is seldom needed
+    from awl.formats import find, named_by  # with what is seldom needed
     from awl.store.exporting import export
 
     target = Path(session.cwd) / expanded(path)
-    name = format_name or _FORMATS.get(target.suffix.lower(), _AWL)
+    name = format_name or named_by(target) or _AWL
     known = None if name == _AWL else find(name)
     left_out = export(session.path, target, known, root=root, force=force)
     return [f"Written to {target}.", *left_out]

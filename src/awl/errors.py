@@ -66,11 +66,12 @@ class SessionNotFound(AwlError):
 
 
 class AmbiguousId(AwlError):
-    """A prefix, or an id that two files claim, fits several sessions."""
+    """A prefix, or an id that two files claim, fits several sessions: these, and `more`."""
 
-    def __init__(self, query: str, candidates: Sequence[str]) -> None:
-        self.query, self.candidates = query, tuple(candidates)
-        super().__init__(f"{query!r} is ambiguous: it could be {', '.join(candidates)}")
+    def __init__(self, query: str, candidates: Sequence[str], more: int = 0) -> None:
+        self.query, self.candidates, self.more = query, tuple(candidates), more
+        rest = f", and {more} more" if more else ""
+        super().__init__(f"{query!r} is ambiguous: it could be {', '.join(candidates)}{rest}")
 
 
 class NotInTrash(SessionNotFound):

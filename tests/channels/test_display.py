@@ -62,6 +62,12 @@ def test_a_brief_banner_says_which_session_it_is_and_what_is_wrong() -> None:
     assert banner(info, now=NOW).plain == "Resumed 019dc5ba\n  2 damaged lines"
 
 
+def test_a_session_that_came_from_another_program_is_not_said_to_have_no_turns() -> None:
+    info = replace(CLEAN, messages=29, turns=0)
+    assert "29 messages" in banner(info, now=NOW).plain
+    assert "turn" not in banner(info, now=NOW).plain
+
+
 def test_the_banner_says_what_is_known_of_each_open_call() -> None:
     info = BannerInfo(
         session_id="019dc5ba",

@@ -117,3 +117,25 @@ def test_what_comes_behind_a_whole_document_is_reported(
     assert [(one.start, one.reason) for one in report.damage] == [
         (len(text) + 2, "the document ended before this")
     ]
+
+
+def test_what_is_left_out_is_counted_in_words_that_fit_its_number() -> None:
+    report = Report()
+    phrases = (
+        "copies of requests",
+        "entries that were gone back from",
+        "pictures that are missing",
+        "reasoning",
+        "uncut outputs of tools",
+    )
+    for phrase in phrases:
+        report.left_out[phrase] = 1
+    assert report.lines(Path("x")) == [
+        "x: left out: 1 copy of requests, 1 entry that was gone back from, "
+        "1 picture that is missing, 1 reasoning, 1 uncut output of tools"
+    ]
+    for phrase in phrases:
+        report.left_out[phrase] = 2
+    assert report.lines(Path("x")) == [
+        "x: left out: " + ", ".join(f"2 {phrase}" for phrase in phrases)
+    ]

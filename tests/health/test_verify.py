@@ -86,6 +86,18 @@ def test_a_session_of_every_kind_of_entry_is_sound(tmp_path: Path) -> None:
     assert "type hologram, which this awl does not know" in strange
 
 
+def test_all_records_of_a_program_that_a_session_came_from_are_one_note(tmp_path: Path) -> None:
+    log = RawLog()
+    log.prompt("a")
+    for kind in ("pi:system", "pi:custom", "hologram", "codex:developer"):
+        log.add(kind)
+    assert [note.partition(": ")[2].partition(": ")[2] for note in found(tmp_path, log)] == [
+        "2 records of pi: kept as they are",
+        "an entry of type hologram, which this awl does not know: kept as it is",
+        "a record of codex: kept as it is",
+    ]
+
+
 def test_a_log_as_the_seed_shows_it_is_sound(tmp_path: Path) -> None:
     assert verify(private(seed_log(tmp_path))).findings == ()
 

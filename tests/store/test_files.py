@@ -317,6 +317,16 @@ def test_an_ambiguous_prefix_lists_prefixes_that_are_accepted(store: Store, plac
         assert candidate in str(caught.value)
 
 
+def test_of_many_that_a_prefix_fits_the_error_says_how_many_it_does_not_name(
+    store: Store, place: Path
+) -> None:
+    for number in range(12):
+        put(store, place, number)
+    with pytest.raises(AmbiguousId, match=r"and 2 more$") as caught:
+        store.resolve("019dc5ba")
+    assert len(caught.value.candidates) == 10
+
+
 def test_an_exact_id_wins_over_one_that_goes_on(store: Store, place: Path) -> None:
     path = put(store, place)
     log = RawLog(cwd=str(place), id=f"{SESSION_ID}-copy")

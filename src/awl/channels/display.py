@@ -152,7 +152,9 @@ def banner(info: BannerInfo, *, now: datetime | None = None) -> Text:
     if info.forked_from:
         text.append(f"\n  a fork of {safe(info.forked_from)}", "dim")
     text.append(f"\n  last active {_when(info.last_active, now)}", "dim")
-    counts = f"{_count(info.messages, 'message')}, {_count(info.turns, 'turn')}"
+    counts = _count(info.messages, "message")
+    if info.turns:  # a conversation that another program had has none
+        counts += f", {_count(info.turns, 'turn')}"
     model = f" · {safe(str(info.model))}" if info.model is not None else ""
     text.append(f"\n  {counts}{model}", "dim")
     if info.cwd:

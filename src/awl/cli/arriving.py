@@ -54,7 +54,13 @@ class ProgramName(FormatName):
     "--from", "program", metavar="PROGRAM", type=ProgramName(), help="All of a program's sessions."
 )
 @click.option(
-    "--format", "name", metavar="NAME", type=FormatName("auto"), default="auto", help="Of what."
+    "--format",
+    "name",
+    metavar="NAME",
+    type=FormatName("auto"),
+    default="auto",
+    help="Of what, if their content does not tell: awl, claude-code, codex, gemini-cli, kimi-cli, "
+    "openai, opencode, pi, qwen-code or zeph.",
 )
 @click.option("--dry-run", is_flag=True, help="List what would come, and write nothing.")
 @click.option("--keep-id", is_flag=True, help="Fail rather than give a new id.")

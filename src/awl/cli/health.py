@@ -225,13 +225,14 @@ def redact(
 
 def _say_where(where: Survey) -> None:
     if where.own:
-        say(f"{where.own.session_id}: {where.own}")
+        say(f"it is in {where.own.session_id}: {where.own}")
     for held in where.related:
-        say(f"{held.session_id}, which has the same entries ({held.log}): {held}")
+        say(f"it is in {held.session_id}, which has the same entries ({held.log}): {held}")
     if where.rows:
-        say(f"{where.rows} messages that were kept without a log")
+        many = "message that was" if where.rows == 1 else "messages that were"
+        say(f"it is in {where.rows} {many} kept without a log")
     if where.prompts:
-        say("the history of prompts")
+        say("it is in the history of prompts")
 
 
 def _agreed(where: Survey) -> Survey:
@@ -239,7 +240,9 @@ def _agreed(where: Survey) -> Survey:
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise click.UsageError("there is nobody to ask: say -y")
     click.confirm("Take it out for good?", abort=True, err=True)
-    if where.related and not click.confirm("Out of those with the same entries, too?", err=True):
+    if where.related and not click.confirm(
+        "Out of the others with the same entries, too?", err=True
+    ):
         return where.alone()
     return where
 

@@ -68,10 +68,19 @@ def fork(session_id: str, at: int | None) -> None:
 @click.command()
 @click.argument("names", metavar="[ID] PATH", nargs=-1, required=True, type=SESSION)
 @click.option("--all", "everything", is_flag=True, help="All sessions, to a folder: a backup.")
-@click.option("--format", "name", metavar="NAME", type=FormatName(), default=AWL, help="As what.")
+@click.option(
+    "--format",
+    "name",
+    metavar="NAME",
+    type=FormatName(),
+    help="As what: awl (the log as it is), html, markdown, openai, pi or zeph. Without it, PATH "
+    "tells: .html, .md, else awl.",
+)
 @click.option("--redact", is_flag=True, help="Without what looks like a secret.")
 @click.option("--force", is_flag=True, help="Replace what is there.")
-def export(names: tuple[str, ...], everything: bool, name: str, redact: bool, force: bool) -> None:
+def export(
+    names: tuple[str, ...], everything: bool, name: str | None, redact: bool, force: bool
+) -> None:
     """Write a session to a file, as it is or in another format. Its blobs go to PATH.blobs/.
 
     PATH `-` is stdout. What a format cannot hold is said. With --all, a folder gets or updates a
@@ -84,18 +93,20 @@ def export(names: tuple[str, ...], everything: bool, name: str, redact: bool, fo
     \b
     Examples:
       awl sessions export 019dc5ba session.jsonl
-      awl sessions export 019dc5ba page.html --format html --redact
+      awl sessions export 019dc5ba page.html --redact
       awl sessions export 019dc5ba - --format markdown | less
       awl sessions export --all /media/stick/awl
     """
+    from awl.formats import named_by
+
     if everything:
-        if len(names) != 1 or name != AWL or redact:
+        if len(names) != 1 or name not in (None, AWL) or redact:
             raise click.UsageError("--all takes a folder, and copies all as it is")
         _back_up(Path(names[0]), force)
         return
     if len(names) != 2:
         raise click.UsageError("name the session and the file: ID PATH")
-    known = format_named(name)
+    known = format_named(name or named_by(Path(names[1])) or AWL)
     store = open_store()
     path = resolved(store, names[0])
     with _masked(path) if redact else contextlib.nullcontext(path) as source:

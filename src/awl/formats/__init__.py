@@ -9,6 +9,7 @@ what it does not know. `awl.formats.format` says what a format is, `records` rea
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
 from typing import Final
 
 from awl.errors import AwlError
@@ -23,6 +24,7 @@ __all__ = [
     "Source",
     "UnknownFormat",
     "find",
+    "named_by",
 ]
 
 _MODULES: Final = {
@@ -38,6 +40,8 @@ _MODULES: Final = {
     "qwen-code": "qwen_code",
     "zeph": "zeph",
 }
+
+_SUFFIXES: Final = {".html": "html", ".htm": "html", ".md": "markdown"}
 
 NAMES: Final = tuple(_MODULES)
 """The formats there are, by name."""
@@ -63,3 +67,8 @@ def find(name: str) -> Format:
         raise UnknownFormat(name) from None
     found: Format = importlib.import_module(f"awl.formats.{module}").FORMAT
     return found
+
+
+def named_by(target: Path) -> str | None:
+    """The format that the name of a file to write asks for; None: it asks for none."""
+    return _SUFFIXES.get(target.suffix.lower())

@@ -11,6 +11,7 @@ a fork point), it names them by their number among the entries of the source, fr
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -28,6 +29,9 @@ MOST_SHOWN: Final = 20
 
 TWICE: Final = "records that were there twice"
 """What is left out of a source whose records have ids, where one comes again."""
+
+_PLURAL: Final = re.compile(r"(ies|s)(?=[ ,]|$)( that are\b| that were\b)?")
+_VERBS: Final = {"": "", " that are": " that is", " that were": " that was"}
 
 Keep = Callable[[bytes], BlobRef]
 """Puts a payload beside the log and gives the reference to it."""
@@ -81,6 +85,16 @@ class Damaged(msgspec.Struct, frozen=True):
         return f"{self.path}: line {self.line} (bytes {self.start}-{self.end}): {self.reason}"
 
 
+def counted(count: int, what: str) -> str:
+    """A number of what a phrase in the plural names: "2 copies of texts", "1 copy of texts"."""
+    return f"{count} {_PLURAL.sub(_singular, what, count=1) if count == 1 else what}"
+
+
+def _singular(plural: re.Match[str]) -> str:
+    ending, verb = plural.groups("")
+    return ("y" if ending == "ies" else "") + _VERBS[verb]
+
+
 @dataclass(slots=True)
 class Report:
     """What did not come over. It is complete when the entries were read to their end.
@@ -104,7 +118,7 @@ class Report:
         found = [f"{damaged}; only this is lost" for damaged in self.damage]
         if self.damaged > len(self.damage):
             found.append(f"{source}: {self.damaged - len(self.damage)} more parts are damaged")
-        left = [f"{count} {what}" for what, count in sorted(self.left_out.items()) if count]
+        left = [counted(count, what) for what, count in sorted(self.left_out.items()) if count]
         return [*found, f"{source}: left out: {', '.join(left)}"] if left else found
 
 

@@ -196,8 +196,13 @@ class Lines:
             text = "no session header: rebuilt from the file's name and what follows"
             self._findings.append(Finding(severity="damage", kind="header", text=text, line=1))
         for kind, (count, first) in self._strange.items():
-            many = f"{count} entries" if count > 1 else "an entry"
-            text = f"{many} of type {_shown(kind)}, which this awl does not know: kept as they are"
+            as_is = "kept as they are" if count > 1 else "kept as it is"
+            if kind.endswith(":"):
+                records = f"{count} records" if count > 1 else "a record"
+                text = f"{records} of {_shown(kind[:-1])}: {as_is}"
+            else:
+                many = f"{count} entries" if count > 1 else "an entry"
+                text = f"{many} of type {_shown(kind)}, which this awl does not know: {as_is}"
             self._find("note", "entry", first, text)
         for position in self.ids.repeated():
             text = f"the id of the entry with seq {self.seqs[position]} stands again in the log"
@@ -446,8 +451,12 @@ class Lines:
             )
             self._find("damage", "entry", line, text)
             return
-        count, first = self._strange.get(entry.kind, (0, line))
-        self._strange[entry.kind] = count + 1, first
+        program, colon, _ = entry.kind.partition(
+            ":"
+        )  # what an import brought: all of it is one note
+        kind = program + colon
+        count, first = self._strange.get(kind, (0, line))
+        self._strange[kind] = count + 1, first
 
     # -- findings ----------------------------------------------------------------------------------
 

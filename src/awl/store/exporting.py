@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from awl.errors import AwlError
-from awl.formats.format import Format, Source
+from awl.formats.format import Format, Source, counted
 from awl.index.conversations import Conversations
 from awl.log.birth import birth, sweep, sweep_beside
 from awl.log.blobs import Blobs, is_blob_name
@@ -87,7 +87,7 @@ class Outgoing:
         yield from write(source)
         self.blobs = set(source.blobs)
         self.left_out += [
-            f"left out: {count} {what}" for what, count in sorted(source.left_out.items())
+            f"left out: {counted(count, what)}" for what, count in sorted(source.left_out.items())
         ]
 
 

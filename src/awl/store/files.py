@@ -346,7 +346,8 @@ class Store:
         if len(matches) > 1 and query.strip() in matches:  # ids may differ in case alone
             return query.strip(), matches[query.strip()]
         if len(matches) > 1:
-            raise AmbiguousId(query, self._shown(list(matches)))
+            shown = self._shown(list(matches))
+            raise AmbiguousId(query, shown, len(matches) - len(shown))
         return next(iter(matches.items()))
 
     def number_of(self, path: Path) -> int | None:
