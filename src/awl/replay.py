@@ -23,6 +23,7 @@ from awl.state import LARGEST, Finding, State
 
 _CONDENSED: Final = b'\n{"type":"condensation"'
 _CONTEXT: Final = 4 << 20  # bytes of the largest, of which some have been condensed away
+_SKIMMED: Final = 3  # chunks at a time where little of what is read is kept
 _SURELY_CONDENSED: Final = 256 << 20  # bytes of a log
 _NO_HEADER: Final = "its first line is no session header and its name tells no session id"
 
@@ -100,7 +101,7 @@ def replay(
 def _take_all(fd: int, state: State, left: int) -> int:
     """Take in all lines; the bodies up to the seq `left` stay on disk. Returns the number of the
     last line."""
-    reader = Reader(fd)
+    reader = Reader(fd, chunks=_SKIMMED if left else 1)
     last = 0
     while batch := reader.read():
         state.take(batch, skim=state.next_seq <= left)

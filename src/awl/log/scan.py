@@ -123,13 +123,15 @@ class Batch:
 
 
 class Reader:
-    """Reads the lines of an open file from byte `start` (the start of line number `line`) on.
+    """Reads the lines of an open file from byte `start` (the start of line number `line`) on,
+    `chunks` times `CHUNK` at a time.
 
     The descriptor's own position is neither used nor moved.
     """
 
-    def __init__(self, fd: int, start: int = 0, line: int = 1) -> None:
+    def __init__(self, fd: int, start: int = 0, line: int = 1, *, chunks: int = 1) -> None:
         self._fd, self._start, self._line = fd, start, line
+        self._chunks = chunks
         self._ended = False
 
     def read(self) -> Batch | None:
@@ -139,7 +141,7 @@ class Reader:
         """
         if self._ended:
             return None
-        size = CHUNK if self._start else _FIRST
+        size = CHUNK * self._chunks if self._start else _FIRST
         while True:
             data = read_at(self._fd, size, self._start)
             lines = io.BytesIO(data).readlines()
