@@ -367,8 +367,9 @@ class Strung:
             return self._places[number] if number < len(self._places) else number + shift
 
         time = self._time
-        own = (with_seqs(one, seq_of) if type(one) in _NAMING else one for one in self._entries)
-        for entry in chain(self.extra, own):
+        for entry in chain(self.extra, self._entries):
+            if type(entry) in _NAMING:
+                entry = with_seqs(entry, seq_of)
             self.seq += 1
             time = entry.timestamp or time
             parent = entry.parent_id if type(entry) is RewindEntry else self.parent
