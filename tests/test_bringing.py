@@ -226,6 +226,13 @@ def test_sessions_come_in_with_modes_for_the_owner_alone(awl: Awl) -> None:
     assert stat.S_IMODE(awl.log.stat().st_mode) == 0o600
 
 
+def test_a_session_whose_model_nothing_told_is_said_to_come_from_its_program(awl: Awl) -> None:
+    (awl.work / "array.json").write_text('[{"role": "user", "content": "Hi"}]')
+    (session_id,) = awl("sessions", "import", "array.json").lines
+    done = awl("--resume", session_id, "-p", "and?")
+    assert "the session came from openai; it goes on with play/" in done.err
+
+
 def test_a_session_of_another_program_goes_on_with_the_model_here(awl: Awl) -> None:
     (session_id,) = awl("sessions", "import", str(CLAUDE)).lines
     error = awl("--resume", session_id, "-p", "and?", code=1).err

@@ -563,6 +563,28 @@ class Counting:
         return Condensation(summary, "elsewhere", "m")
 
 
+class InParts(Counting):
+    """A condenser that reads what it is given in three parts."""
+
+    async def condense(
+        self, past: Sequence[Item], progress: Progress | None = None
+    ) -> Condensation:
+        assert progress is not None
+        for done in range(3):
+            progress(done, 3)
+            await asyncio.sleep(0)
+        return await super().condense(past, progress)
+
+
+def test_the_person_is_told_of_each_part_that_is_begun_before_the_summary(stage: Stage) -> None:
+    talk(stage, fitting=settings(condenser=InParts()))
+    seen = [event for event in stage.events if isinstance(event, Condensing | Condensed)]
+    one, *parts, done = seen[:5]
+    assert isinstance(one, Condensing)
+    assert isinstance(done, Condensed)
+    assert parts == [Condensing(one.entries, one.tokens, n, 3) for n in (1, 2, 3)]
+
+
 def test_what_absorbs_earlier_summaries_has_read_them(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:

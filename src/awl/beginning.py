@@ -11,7 +11,7 @@ import msgspec
 
 from awl.agent import Agent, Approver
 from awl.config import Config, ProviderSettings, choose_provider, has_key, sessions_dir
-from awl.conversation import ModelRef
+from awl.conversation import UNKNOWN_MODEL, ModelRef
 from awl.entries import ImportEntry
 from awl.errors import AwlError, ConfigError, NoLog
 from awl.fitting import configured
@@ -182,9 +182,9 @@ def _resumed(
     _check_directory(wanted, session.cwd, session.id)
     if provider.ref != stored:
         if program and not (wanted.provider or wanted.model):
-            session.notices.append(
-                f"the session was with {stored} in {program}; it goes on with {provider.ref}"
-            )
+            named = stored.model != UNKNOWN_MODEL
+            before = f"was with {stored} in {program}" if named else f"came from {program}"
+            session.notices.append(f"the session {before}; it goes on with {provider.ref}")
         session.switch_model(provider.ref)
     system = wanted.system
     if system is None and (not session.born or (program and not _has_system(session.state))):

@@ -6,7 +6,7 @@ happened belong to the log's entries (`awl.entries`).
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
@@ -121,6 +121,10 @@ class Conversation(msgspec.Struct, frozen=True):
 
     def __len__(self) -> int:
         return len(self.messages)
+
+
+UNKNOWN_MODEL: Final = "unknown"
+"""The model of a session that came from elsewhere, where nothing told it."""
 
 
 class ModelRef(NamedTuple):

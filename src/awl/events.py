@@ -72,10 +72,13 @@ class ToolFinished(AgentEvent, frozen=True, tag="tool_finished"):
 
 
 class Condensing(AgentEvent, frozen=True, tag="condensing"):
-    """Old history is being summarised: so many entries of a conversation of so many tokens."""
+    """Old history is being summarised: so many entries of a conversation of so many tokens. What is
+    too large to be read at once comes again with each part that is begun."""
 
     entries: int
     tokens: int
+    part: int = 1
+    parts: int = 1
 
 
 class Condensed(AgentEvent, frozen=True, tag="condensed"):

@@ -163,14 +163,30 @@ class Fitting:
             for notice in self._give_up(session, found) if found and reason == "over" else ():
                 yield notice
             return
-        yield Condensing(found.cut.entries, case.size.total)
+        begun = Condensing(found.cut.entries, case.size.total)
+        yield begun
+        parts: asyncio.Queue[Condensing | None] = asyncio.Queue()  # None: there are no more
+
+        def tell(before: int, total: int) -> None:
+            if total > 1:
+                parts.put_nowait(Condensing(begun.entries, begun.tokens, before + 1, total))
+
+        work = asyncio.create_task(
+            _unless(cancelled, self._carry_out(session, provider, found, tell))
+        )
+        work.add_done_callback(lambda _: parts.put_nowait(None))
         try:
-            done = await _unless(cancelled, self._carry_out(session, provider, found))
+            while (part := await parts.get()) is not None:
+                yield part
+            done = await work
         except (CannotCondense, InvalidRange) as error:  # the log may have been changed meanwhile
             self._give_up(session, "")
             usage = error.usage if isinstance(error, NoSummary) else None
             yield Notice(f"not condensed, the whole history stays: {error}", usage)
             return
+        finally:
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
         if done is None:
             return
         yield done

@@ -151,6 +151,8 @@ def test_a_condensation_is_shown_while_it_is_made_and_what_it_came_to() -> None:
     stage = Stage(terminal=True)
     stage.plays(Condensing(1200, 48_000))
     assert "condensing 1,200 entries 20s" in stage.waits(20.0)
+    stage.plays(Condensing(1200, 48_000, 2, 6))
+    assert "condensing 1,200 entries 30s · part 2 of 6" in stage.waits(10.0)
     shown = stage.plays(Condensed("e1", 1200, 48_000, 6_000))
     assert "condensed 1,200 entries: 48,000 -> 6,000 tokens" in shown
     assert "waiting" in stage.waits(1.0)

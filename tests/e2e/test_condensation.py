@@ -208,9 +208,14 @@ def test_programs_are_told_in_events(awl: Awl) -> None:
     past(awl)
     done = awl("--resume", "-p", "on", "--output", "stream-json")
     events = [json.loads(line) for line in done.lines]
-    before, after = (event for event in events if event["type"].startswith("condens"))
+    before, *parts, after = (event for event in events if event["type"].startswith("condens"))
     (entry,) = condensations(awl)
     assert before == {"type": "condensing", "entries": 10, "tokens": entry["tokensBefore"]}
+    total = len(parts)  # the history is larger than what the model reads at once
+    assert total > 1
+    assert parts == [
+        {**before, "parts": total} | ({"part": n} if n > 1 else {}) for n in range(1, total + 1)
+    ]
     assert after["entry_id"] == entry["id"]
     assert (after["tokens_before"], after["tokens_after"]) == (
         entry["tokensBefore"],

@@ -177,7 +177,8 @@ class Screen:
         elif isinstance(event, Notice):
             self._print("note", words(event.text, "dim"))
         elif isinstance(event, Condensing):
-            self._do(f"condensing {event.entries:,} entries")
+            part = f"part {event.part} of {event.parts}" if event.parts > 1 else ""
+            self._do(f"condensing {event.entries:,} entries", tail=part)
         elif isinstance(event, Condensed):
             self._print("note", words(str(event), "dim"))
             self._do("waiting")

@@ -21,7 +21,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from awl.conversation import ContentBlock, Image, ModelRef, ToolResult, ToolUse
+from awl.conversation import UNKNOWN_MODEL, ContentBlock, Image, ModelRef, ToolResult, ToolUse
 from awl.entries import (
     CompactionEntry,
     CondensationEntry,
@@ -611,7 +611,7 @@ def mark_of(source: Path) -> str:
 
 
 def _header(facts: Facts, cwd: str) -> Header:
-    model = ModelRef(facts.provider or facts.source, facts.model or "unknown")
+    model = ModelRef(facts.provider or facts.source, facts.model or UNKNOWN_MODEL)
     named = facts.cwd if "\0" not in facts.cwd else ""
     header = new_header(named or cwd, model, created=facts.created or None)
     if _of_windows(named) and os.name != "nt":  # there it is no path that could be resolved
