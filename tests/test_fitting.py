@@ -751,6 +751,14 @@ def test_a_person_can_condense_between_turns(stage: Stage) -> None:
     assert stage.ended.stop_reason == "stop"
 
 
+def test_of_what_a_person_condenses_each_part_is_told_between_turns(stage: Stage) -> None:
+    talk(stage, 4, window=0, fitting=settings(condenser=InParts()))
+    told: list[AgentEvent] = []
+    stage.agent.notify = told.append
+    done = stage.play(stage.agent.compact())
+    assert told == [Condensing(done.entries, done.tokens_before, n, 3) for n in (1, 2, 3)]
+
+
 def test_where_nothing_can_be_condensed_the_person_is_told_why(stage: Stage) -> None:
     stage.set(GOOD, *TURNS, fitting=settings(keep_recent=20))
     stage.prompt("one", "two")

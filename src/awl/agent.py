@@ -173,13 +173,16 @@ class Agent:
         )
 
     async def compact(self) -> Condensed:
-        """Condense what was said, because the person wants it. Between turns only.
+        """Condense what was said, because the person wants it. Between turns only: `notify` takes
+        what is told of it.
 
         Raises:
             CannotCondense: nothing was changed; the message says why.
             NotSaved: it could not be logged.
         """
-        return await self._fitting.compact(self.session, self.provider, self._specs)
+        return await self._fitting.compact(
+            self.session, self.provider, self._specs, lambda event: self.notify(event)
+        )
 
     async def close(self) -> None:
         """Stop retrying in the background. What is queued stays in the session."""

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from awl.beginning import Wanted, came_from, restored_model
-from awl.condense import Progress
 from awl.config import Config, choose_provider
 from awl.errors import AwlError
+from awl.events import Condensing
 from awl.fitting import configured
 from awl.providers import Provider, connect
 from awl.session import Session
@@ -19,10 +19,10 @@ async def condense(
     environ: Mapping[str, str],
     path: Path,
     tell: Callable[[str], None],
-    progress: Progress | None = None,
+    show: Callable[[Condensing], None] | None = None,
 ) -> str:
     """Condense a session that nobody talks in; what that came to, in one line. `tell` is told what
-    a person should know of opening it.
+    a person should know of opening it, `show` each part that is begun.
 
     Raises:
         AwlError: nothing was changed; the message says why.
@@ -33,7 +33,7 @@ async def condense(
             tell(notice)
         provider = _condensed_for(config, environ, session)
         try:
-            done = await configured(config, environ).compact(session, provider, progress=progress)
+            done = await configured(config, environ).compact(session, provider, tell=show)
         finally:
             await provider.close()
     finally:

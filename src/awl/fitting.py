@@ -90,9 +90,10 @@ class Fitting:
         session: Session,
         provider: Provider,
         tools: Sequence[ToolSpec] = (),
-        progress: Progress | None = None,
+        tell: Callable[[Condensing], None] | None = None,
     ) -> Condensed:
-        """Condense because a person wants it. It may be cancelled while the model is asked.
+        """Condense because a person wants it; `tell` is told of each part that is begun. It may be
+        cancelled while the model is asked.
 
         Raises:
             CannotCondense: nothing was changed; the message says why.
@@ -106,6 +107,7 @@ class Fitting:
         found = plan(session.state, case, "asked", self._settings.keep_recent)
         if not isinstance(found, Plan):
             raise CannotCondense(found)
+        progress = None if tell is None else _told_of_parts(_begun(found), tell)
         return await self._carry_out(session, provider, found, progress)
 
     # -- deciding ----------------------------------------------------------------------------------
@@ -163,16 +165,16 @@ class Fitting:
             for notice in self._give_up(session, found) if found and reason == "over" else ():
                 yield notice
             return
-        begun = Condensing(found.cut.entries, case.size.total)
-        yield begun
+        yield (begun := _begun(found))
         parts: asyncio.Queue[Condensing | None] = asyncio.Queue()  # None: there are no more
 
-        def tell(before: int, total: int) -> None:
-            if total > 1:
-                parts.put_nowait(Condensing(begun.entries, begun.tokens, before + 1, total))
+        def tell(part: Condensing) -> None:
+            if part != begun:  # which is told, and is all of it
+                parts.put_nowait(part)
 
+        progress = _told_of_parts(begun, tell)
         work = asyncio.create_task(
-            _unless(cancelled, self._carry_out(session, provider, found, tell))
+            _unless(cancelled, self._carry_out(session, provider, found, progress))
         )
         work.add_done_callback(lambda _: parts.put_nowait(None))
         try:
@@ -261,6 +263,19 @@ class Fitting:
         wasted = add_up((self._in_vain.get(session.id), usage))
         if wasted is not None:
             self._in_vain[session.id] = wasted
+
+
+def _begun(wanted: Plan) -> Condensing:
+    return Condensing(wanted.cut.entries, wanted.case.size.total)
+
+
+def _told_of_parts(begun: Condensing, tell: Callable[[Condensing], None]) -> Progress:
+    """Tells of each part that is begun."""
+
+    def progress(done: int, total: int) -> None:
+        tell(msgspec.structs.replace(begun, part=done + 1, parts=total))
+
+    return progress
 
 
 def configured(config: Config, environ: Mapping[str, str]) -> Fitting:

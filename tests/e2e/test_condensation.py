@@ -308,7 +308,7 @@ def test_ctrl_c_at_a_terminal_ends_a_summary_and_nothing_is_changed(awl: Awl) ->
     before = past(awl).read_bytes()
     with Terminal(awl, "--resume") as window:
         window.say("/compact")
-        window.see("working")
+        window.see("condensing 10 entries")
         window.type(CTRL_C, end="")
         window.see("Stopped.")
         assert awl.log.read_bytes() == before

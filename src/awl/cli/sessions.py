@@ -25,6 +25,7 @@ from awl.cli.talking import talk
 from awl.printing import local_time, safe_json
 
 if TYPE_CHECKING:
+    from awl.events import Condensing
     from awl.index.conversations import Logless
 
 MOST_SHOWN = 50
@@ -178,10 +179,10 @@ def condense(session_id: str) -> None:
     print_text(done)
 
 
-def _show_part(done: int, total: int) -> None:
+def _show_part(event: Condensing) -> None:
     """Show on a terminal which part of a history is being summarised: each may take a while."""
     if sys.stderr.isatty():
-        part = f", part {done + 1} of {total}" if total > 1 else ""
+        part = f", part {event.part} of {event.parts}" if event.parts > 1 else ""
         click.echo(f"\r\x1b[Kawl: condensing{part} ...", nl=False, err=True)
 
 
