@@ -42,6 +42,9 @@ THEN = {
 }
 """What else the next process may do."""
 
+PARTS = {"deleting": 0.25}
+"""Of which scenarios so many moments are tried: this one takes as long as all others together."""
+
 all_scenarios = pytest.mark.parametrize("name", SCENARIOS)
 
 
@@ -81,9 +84,10 @@ def test_a_kill_at_any_operation_and_then_a_power_loss_lose_nothing(
 ) -> None:
     with scratch() as folder:
         judge = Judge(folder, every=4, most=16)
-        judge.kills(SCENARIOS[name], resume_twice)
+        part = PARTS.get(name, 1)
+        judge.kills(SCENARIOS[name], resume_twice, part=part)
         if name in THEN:
-            judge.kills(SCENARIOS[name], THEN[name])
+            judge.kills(SCENARIOS[name], THEN[name], part=part)
     figures += judge.tally
 
 
