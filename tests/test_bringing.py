@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from formats.landing import DATA
 from running import HARMFUL, Awl
+from terminals import Terminal
 
 CLAUDE = DATA / "claude-code" / "983e17d3-b4e1-4f2d-8bc6-194aadcc64d8.jsonl"
 CODEX = sorted((DATA / "codex").glob("*.jsonl"))[-1]
@@ -224,6 +225,18 @@ def test_names_of_files_are_harmless_on_a_terminal(awl: Awl) -> None:
 def test_sessions_come_in_with_modes_for_the_owner_alone(awl: Awl) -> None:
     awl("sessions", "import", str(CLAUDE))
     assert stat.S_IMODE(awl.log.stat().st_mode) == 0o600
+
+
+def test_an_import_at_a_terminal_which_shows_how_far_it_is_brings_the_same(awl: Awl) -> None:
+    told = awl("sessions", "import", str(DATA), env={"AWL_SESSION_DIR": "elsewhere"})
+    with Terminal(awl, "sessions", "import", str(DATA)) as window:
+        window.see(told.err.splitlines()[-1])
+        assert window.ends() == 0
+    assert len(awl.logs) == len(told.lines) > 1
+    (awl.work / "s.jsonl").write_bytes(CLAUDE.read_bytes())
+    with Terminal(awl, "sessions", "import", "--dry-run", "s.jsonl") as window:
+        window.see("unchanged")
+        assert window.ends() == 0
 
 
 def test_a_session_whose_model_nothing_told_is_said_to_come_from_its_program(awl: Awl) -> None:

@@ -331,7 +331,7 @@ class _Job:
     def read(self, keep: Keep) -> Imported:
         found = self.reader(self.source, keep)
         if self.progress is not None:
-            found.entries = _watched(found, self.progress)
+            found.entries = _watched(found.entries, found, self.progress)
         return found
 
 
@@ -663,8 +663,8 @@ def _lines(entries: Iterable[Entry], tally: Tally) -> Iterator[bytes]:
     yield encode_many(batch)
 
 
-def _watched(found: Imported, progress: Progress) -> Iterator[Entry]:
-    for number, entry in enumerate(found.entries):
+def _watched(entries: Iterator[Entry], found: Imported, progress: Progress) -> Iterator[Entry]:
+    for number, entry in enumerate(entries):
         if number % 256 == 0:
             progress(found.at(), found.size)
         yield entry
