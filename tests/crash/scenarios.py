@@ -68,7 +68,10 @@ class Play:
             self.acknowledge(session.path)
 
     def append(self, session: Session, *entries: Entry) -> None:
-        session.append_many(entries)
+        if len(entries) == 1:
+            session.append(*entries)
+        else:
+            session.append_many(entries)
         self.acknowledge(session.path)
 
     def blob(self, session: Session, data: bytes) -> None:

@@ -377,7 +377,7 @@ def test_conversations_of_subagents_in_files_of_their_own_are_named(tmp_path: Pa
     agent.write_text(given(file.records[0]) + "\n")
     landed = land(tmp_path / "claude" / LONG.name, CLAUDE, tmp_path / "awl")
     said = "\n".join(landed.report.lines(landed.log))
-    assert f"1 conversations of subagents, in {folder}" in said
+    assert f"1 conversation of subagents, in {folder}" in said
     assert CLAUDE.belongs(head_of(agent))
     assert land(agent, CLAUDE, tmp_path / "awl2").facts.source_id == "agent-7"
 

@@ -186,7 +186,7 @@ def test_pieces_of_arguments_and_parallel_calls(tmp_path: Path) -> None:
     assert messages[1].stop_reason == "toolUse"
     unknown = [one for one in landed.entries if isinstance(one, UnknownEntry)]
     assert [one.kind for one in unknown] == ["kimi-cli:Unheard"]
-    assert "events for the screen" in " ".join(landed.report.lines(landed.log))
+    assert "1 event for the screen" in " ".join(landed.report.lines(landed.log))
 
 
 def test_pictures_in_prompts_and_results(tmp_path: Path) -> None:
@@ -228,7 +228,7 @@ def test_the_title_and_the_subagents_are_in_other_files(tmp_path: Path) -> None:
     assert KIMI.belongs(head_of(session.home / "kimi.json"))
     landed = session.land(tmp_path / "awl")
     assert [one.title for one in landed.entries if isinstance(one, TitleEntry)] == ["My work"]
-    assert "1 conversations of subagents" in landed.report.lines(session.wire)[0]
+    assert "1 conversation of subagents" in landed.report.lines(session.wire)[0]
     session.event("TurnBegin", user_input="more")
     again = Importer(tmp_path / "awl", [landed.log], "/").bring(session.wire, KIMI)
     assert (again.outcome, again.tally.prompts) == ("grown", 1)
