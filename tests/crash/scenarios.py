@@ -110,9 +110,16 @@ class Play:
             except sqlite3.OperationalError:  # a disk that fails has no index
                 return
         logs = {f"sessions/{os.fsdecode(path)}": end for path, end in rows}
-        indexed = {name: (self.root / name).read_bytes()[:end] for name, end in logs.items()}
+        indexed = {
+            name: (self.root / name).read_bytes()[: self.promised(self.root / name, end)]
+            for name, end in logs.items()
+        }
         self.kept = replace(self.kept, indexed=indexed)
         self.recorder.note(self.kept)
+
+    def promised(self, log: Path, end: int) -> int:
+        """How much of what the index took in of a log must stay there."""
+        return end
 
     def bring(self, source: Path) -> None:
         """Import another program's session, or what is new in it."""

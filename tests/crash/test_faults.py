@@ -119,6 +119,12 @@ class OnBadDisk(Play):
             return
         raise AssertionError("the disk works again, and it is refused all the same")
 
+    def promised(self, log: Path, end: int) -> int:
+        """A line whose sync failed is in the file until the writer can cut it off. An index that
+        looks in between takes it in, and finds out at its next look."""
+        held = (one._log for one in self.sessions_open if one.path == log)
+        return next((one.end for one in held if one is not None and one._failed), end)
+
     def told(self, session: Session) -> None:
         assert session._log is not None
         self.acknowledge(session.path, session._log.end)
