@@ -31,6 +31,8 @@ class Report(msgspec.Struct, frozen=True):
 def markdown(report: Report, plots: str = "") -> str:
     """The tables of a run; with `plots`, the folder that they lie in, they are shown."""
     parts = [f"{'A quick run' if report.quick else 'Measured'} on: {report.machine}."]
+    if report.quick:
+        parts.append("Bars are meant for the sizes of a whole run; these are smaller.")
     figures = [figure for found in report.found.values() for figure in found.figures]
     if figures:
         parts.append("\n".join(_figures(figures)))
