@@ -62,9 +62,12 @@ def placed(sample: Sample, path: Path, folder: Path) -> Path:
     return Path(shutil.copy(path, folder))
 
 
-@pytest.mark.parametrize(
+each_file = pytest.mark.parametrize(
     ("sample", "path"), FILES, ids=[f"{one.form}-{path.stem[-8:]}" for one, path in FILES]
 )
+
+
+@each_file
 def test_a_file_that_grows_becomes_what_it_is_in_the_end(
     tmp_path: Path, sample: Sample, path: Path
 ) -> None:
@@ -72,9 +75,7 @@ def test_a_file_that_grows_becomes_what_it_is_in_the_end(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    ("sample", "path"), FILES, ids=[f"{one.form}-{path.stem[-8:]}" for one, path in FILES]
-)
+@each_file
 def test_a_file_that_grows_line_by_line_becomes_what_it_is_in_the_end(
     tmp_path: Path, sample: Sample, path: Path
 ) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import stat
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
@@ -22,7 +21,7 @@ import msgspec
 from awl.errors import AwlError
 from awl.formats.format import Damaged, Head, Report
 from awl.log.line import loads, without_lone_surrogates
-from awl.log.names import written
+from awl.log.names import TIMESTAMP, written
 from awl.log.scan import BOM
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -34,8 +33,6 @@ _HEAD: Final = 64 << 10
 _LARGEST_HEAD: Final = 48 << 20
 """Bytes of a first line: it may be a prompt with pictures, of which providers take 32 MB."""
 _MOST_OBJECTS: Final = 32
-_is_entrys: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", re.ASCII).fullmatch
-"""Whether a time is written as entries have it: it becomes part of a log's name."""
 
 
 class NoFile(AwlError):
@@ -301,7 +298,7 @@ def time_of(given: object) -> str:
     Empty where it is none of these.
     """
     if isinstance(given, str):
-        if _is_entrys(given):
+        if TIMESTAMP.fullmatch(given):  # only what is: it becomes part of a log's name
             return given
         try:
             return written(datetime.fromisoformat(given))

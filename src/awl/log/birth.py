@@ -212,6 +212,18 @@ def sweep(folder: Path) -> None:
         _remove(hidden, folder / name if name.endswith(".jsonl") else None)
 
 
+class Sweeper:
+    """Sweeps folders, each of them once."""
+
+    def __init__(self) -> None:
+        self._swept: set[Path] = set()
+
+    def __call__(self, folder: Path) -> None:
+        if folder not in self._swept:
+            self._swept.add(folder)
+            sweep(folder)
+
+
 def sweep_beside(path: Path) -> None:
     """Remove what births of one file that were killed have left, in a folder that is not awl's."""
     for hidden, name in _left(path.parent):

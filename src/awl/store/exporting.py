@@ -14,7 +14,7 @@ from typing import Literal
 from awl.errors import AwlError
 from awl.formats.format import Format, Source, counted
 from awl.index.conversations import Conversations
-from awl.log.birth import birth, sweep, sweep_beside
+from awl.log.birth import Sweeper, birth, sweep_beside
 from awl.log.blobs import Blobs, is_blob_name
 from awl.log.file import torn_files
 from awl.log.scan import BLOCK, read_at
@@ -145,7 +145,7 @@ class Backup:
         self.root = root
         self.notices: list[str] = []
         self._force = force
-        self._swept: set[Path] = set()
+        self._sweep = Sweeper()
 
     def keep(self, log: Path) -> Kept:
         """Bring the backup of a log up to date.
@@ -194,11 +194,6 @@ class Backup:
             return "apart"
         full = end + (not newline)
         return "grown" if size < full else "same" if size == full else "longer"
-
-    def _sweep(self, folder: Path) -> None:
-        if folder not in self._swept:
-            self._swept.add(folder)
-            sweep(folder)
 
     def _copy_torn(self, torn: Path, target: Path) -> None:
         if not target.exists():

@@ -44,7 +44,7 @@ from awl.formats import Facts, Format, Imported, Report
 from awl.formats.chain import Chain
 from awl.formats.format import Keep, refer
 from awl.formats.records import check_is_file
-from awl.log.birth import birth, sweep
+from awl.log.birth import Sweeper, birth
 from awl.log.blobs import Blobs
 from awl.log.durable import write_all
 from awl.log.file import LogFile
@@ -189,7 +189,7 @@ class Importer:
         self._cwd = cwd
         self._dry_run = dry_run
         self._known: dict[tuple[str, str], list[Path]] | None = None
-        self._swept: set[Path] = set()
+        self._sweep = Sweeper()
 
     def bring(self, source: Path, known: Format, progress: Progress | None = None) -> Brought:
         """Import a file, which is only read.
@@ -260,12 +260,6 @@ class Importer:
                 return brought
             reasons.append(brought)
         return self._new(job, "apart", reasons[0])
-
-    def _sweep(self, folder: Path) -> None:
-        """Take away what imports that were killed have left in a folder."""
-        if folder not in self._swept:
-            self._swept.add(folder)
-            sweep(folder)
 
     def _more(self, job: _Job, path: Path, session_id: str) -> Brought | str:
         """Bring what a log does not have of a source yet; or why the source cannot go on there."""

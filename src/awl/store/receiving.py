@@ -25,7 +25,7 @@ from awl.entries import VERSION, ForkedFrom, Header
 from awl.errors import LogChanged, NotASession, SessionExists
 from awl.index.conversations import Conversations, Logless
 from awl.index.patience import Patience
-from awl.log.birth import birth, sweep
+from awl.log.birth import Sweeper, birth
 from awl.log.blobs import BlobDamaged, Blobs
 from awl.log.file import LogFile, torn_files
 from awl.log.line import loads
@@ -168,7 +168,7 @@ class Reception:
         self._logs = logs
         self._forks = forks
         self._keep_id = keep_id
-        self._swept: set[Path] = set()
+        self._sweep = Sweeper()
 
     def take(self, path: Path) -> Received:
         """Take in a file, which is only read; its blobs are those in `<path>.blobs/`, or beside it
@@ -287,11 +287,6 @@ class Reception:
         new = not as_it_is and file.head.line is None
         made = [f"{file.path}: it has no header that can be read, and gets one"] if new else []
         return Received(outcome, header.id, path, (*missing, *made, *_damage(file, start)))
-
-    def _sweep(self, folder: Path) -> None:
-        if folder not in self._swept:
-            self._swept.add(folder)
-            sweep(folder)
 
     def _free_place(self, file: _File, header: Header, name: str | None) -> Path:
         """Where a log goes; a name that is taken, or cannot be one, gets another time."""
