@@ -40,7 +40,6 @@ from awl.session import Session
 from awl.store.files import describe
 
 _AWL: Final = "awl"
-"""Formats that the name of a file tells. All others are awl's own."""
 
 
 class App:

@@ -41,15 +41,7 @@ from awl.formats import openai
 from awl.formats.chain import Chain, Summaries
 from awl.formats.format import Facts, Format, Head, Imported, Keep, Place, Report
 from awl.formats.openai import ChatMessage
-from awl.formats.records import (
-    Lines,
-    Records,
-    kept,
-    lenient,
-    salvage,
-    size_of,
-    time_of,
-)
+from awl.formats.records import Lines, Records, kept, lenient, salvage, size_of, time_of
 
 NAME: Final = "kimi-cli"
 

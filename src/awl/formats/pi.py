@@ -270,14 +270,11 @@ class _Reader:
 
     def __iter__(self) -> Iterator[Entry]:
         last: str | None = None
-        stamp: str | float = ""
         for index, (line, record) in enumerate(Records(self._lines, _Record, _LooseRecord)):
             if record is None:
                 yield self._opaque(None, "unknown", line)
                 continue
-            if record.timestamp != stamp:
-                stamp = record.timestamp
-                self._time = time_of(stamp) or self._time
+            self._time = time_of(record.timestamp) or self._time
             if record.type == "session":
                 if index or record.parent_session:
                     yield self._opaque(None, record.type, line)

@@ -182,13 +182,12 @@ class _Reader:
         self._keep = keep
         self._time = facts.created
         self._model = facts.model
-        self._aside: dict[object, str] = {}  # records that are left out, and what theirs follow
+        self._aside: dict[str, str] = {}  # records that are left out, and what theirs follow
         self._summaries = Summaries(chain)
         # The last messages, and the number of the entry before each.
         self._recent: deque[tuple[int, Sequence[_Part]]] = deque(maxlen=_RECENT)
 
     def entries(self) -> Iterator[Entry]:
-        bookkeeping, stamp = 0, ""
         for line, record in Records(self._lines, _Record, _LooseRecord):
             if record is None:
                 yield self._opaque(None, "unknown", line)
@@ -196,14 +195,12 @@ class _Reader:
             if record.uuid and self._chain.number_of(record.uuid) is not None:
                 self._report.left_out[TWICE] += 1
                 continue
-            if record.timestamp != stamp:
-                stamp = record.timestamp
-                self._time = time_of(stamp) or self._time
+            self._time = time_of(record.timestamp) or self._time
             parent = record.parent_uuid
-            if parent in self._aside:
-                parent = self._aside[parent]
+            if isinstance(parent, str):
+                parent = self._aside.get(parent, parent)
             if record.subtype in _ASIDE and record.uuid:
-                bookkeeping += 1
+                self._report.left_out[_BOOKKEEPING] += 1
                 if isinstance(parent, str):
                     self._aside[record.uuid] = parent
                 continue
@@ -213,7 +210,6 @@ class _Reader:
                     self._recent.clear()
                     yield rewind
             yield self._entry(record, line)
-        self._report.left_out[_BOOKKEEPING] += bookkeeping
 
     def _entry(self, record: _LooseRecord, line: bytes) -> Entry:
         payload = record.system_payload

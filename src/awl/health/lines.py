@@ -451,10 +451,8 @@ class Lines:
             )
             self._find("damage", "entry", line, text)
             return
-        program, colon, _ = entry.kind.partition(
-            ":"
-        )  # what an import brought: all of it is one note
-        kind = program + colon
+        program, colon, _ = entry.kind.partition(":")
+        kind = program + colon  # all that an import brought is one note
         count, first = self._strange.get(kind, (0, line))
         self._strange[kind] = count + 1, first
 

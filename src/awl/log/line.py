@@ -130,7 +130,7 @@ def encode_held(entry: EntryT) -> tuple[bytes, EntryT]:
     data, differs = _written(entry)
     if differs:  # a surrogate is gone, or a NaN, or a tuple has become a list
         entry = _read_back(entry, data)
-    return (data if data.isascii() else _escaped(data)) + b"\n", entry
+    return _escaped(data) + b"\n", entry
 
 
 def _written(entry: Header | Entry) -> tuple[bytes, bool]:
