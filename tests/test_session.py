@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import json
 import os
 import secrets
@@ -342,11 +343,11 @@ def test_an_id_that_was_drawn_before_is_drawn_again(
 ) -> None:
     session.append_message(PROMPT)
     lead = str(session.leaf_id)[:2]
-    drawn = iter([f"{n:06x}" for n in (1, 1, 2, 2, 1, 3)])
-    monkeypatch.setattr(secrets, "token_bytes", lambda size: bytes.fromhex(next(drawn)))
-    session.append_message(ANSWER)
-    ids = session.append_many([session.message_entry(m) for m in (ANSWER, PROMPT)])
-    assert ids == [f"{lead}000002", f"{lead}000003"]
+    drawn = (number // 3 for number in itertools.count())  # each of them three times
+    monkeypatch.setattr(secrets, "token_bytes", lambda size: next(drawn).to_bytes(3))
+    ids = session.append_many([session.message_entry(ANSWER) for _ in range(500)])
+    assert len({*ids}) == 500
+    assert {f"{lead}{number:06x}" for number in range(400)} <= {*ids}
 
 
 def test_turns_count_prompts_and_everything_in_them_carries_their_number(session: Session) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import secrets
 from collections.abc import Callable
 from itertools import pairwise
@@ -97,10 +98,14 @@ def test_an_id_is_found_between_others_whose_bytes_hold_it() -> None:
 def test_new_ids_are_none_that_there_are_and_differ(monkeypatch: pytest.MonkeyPatch) -> None:
     ids = Ids()
     ids.extend(["ab000001", "cd000002", "ab000003"])
-    drawn = iter([b"\xab", *(bytes((0, 0, n)) for n in (1, 3, 2, 2, 4))])
+    first = itertools.chain([b"\xab"], (bytes((0, 0, n)) for n in (1, 3, 2, 2, 4)))
+    drawn = itertools.chain(first, (bytes((1, n >> 8, n & 255)) for n in itertools.count()))
     monkeypatch.setattr(secrets, "token_bytes", lambda size: next(drawn))
     new = ids.new()
-    assert [new.draw(), new.draw()] == ["ab000002", "ab000004"]
+    ids_drawn = [new.draw() for _ in range(1000)]
+    assert len(set(ids_drawn)) == 1000
+    assert {"ab000002", "ab000004"} <= set(ids_drawn)
+    assert not {"ab000001", "ab000003"} & set(ids_drawn)
 
 
 # -- places --------------------------------------------------------------------------------------

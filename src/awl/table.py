@@ -38,6 +38,7 @@ PARTIAL: Final = 5
 _MOST_SHAPES: Final = 256
 _MOST_TOGETHER: Final = 512
 _SCANS: Final = 16  # of all ids, before it pays to keep where each one is
+_AT_ONCE: Final = 64  # ids
 
 
 class Ramp(Sequence[int]):
@@ -195,13 +196,14 @@ class NewIds:
 
     def __init__(self, lead: bytes, taken: set[bytes]) -> None:
         self._lead, self._taken = lead, taken
+        self._drawn: list[str] = []  # some beforehand: to ask for randomness takes time
 
     def draw(self) -> str:
-        while True:
-            packed = self._lead + secrets.token_bytes(3)
-            if packed not in self._taken:
-                self._taken.add(packed)
-                return packed.hex()
+        while not self._drawn:
+            drawn = {self._lead + secrets.token_bytes(3) for _ in range(_AT_ONCE)} - self._taken
+            self._taken |= drawn
+            self._drawn = [packed.hex() for packed in drawn]
+        return self._drawn.pop()
 
 
 class Place(NamedTuple):

@@ -65,7 +65,7 @@ MISTAKES = [
     Mistake(
         "an append does not look where the file ends",
         "log/file.py",
-        "        if found.st_size != self.end:\n",
+        "        if size != self.end:\n",
         "        if False:\n",
         "tests/log/test_file.py",
         "another_program_changed",
@@ -87,7 +87,11 @@ MISTAKES = [
     Mistake(
         "an append is acknowledged before it is synced",
         "log/file.py",
-        "            write_all(self.fd, lines)\n            sync(self.fd)\n",
+        "            write_all(self.fd, lines)\n"
+        "            # The disk works while the name is looked at: the sync has less to wait for.\n"
+        "            begin_writing(self.fd, len(lines))\n"
+        "            self._check_name()\n"
+        "            sync(self.fd)\n",
         "            sync(self.fd)\n            write_all(self.fd, lines)\n",
         STATES,
         "power_loss_after and turn",

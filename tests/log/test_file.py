@@ -478,8 +478,12 @@ def test_a_log_that_vanishes_before_the_lock_is_not_made_anew(
 def test_a_log_that_was_deleted_while_open_takes_nothing_more(
     tmp_path: Path, replaced: bool
 ) -> None:
-    path = a_log(tmp_path, WHOLE)
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    path = a_log(folder, WHOLE)
     log = LogFile.open(path)
+    kept = tmp_path / "kept"
+    kept.hardlink_to(path)
     if replaced:
         other = tmp_path / "other"
         other.write_bytes(b"other")
@@ -489,8 +493,9 @@ def test_a_log_that_was_deleted_while_open_takes_nothing_more(
     with pytest.raises(FileNotFoundError, match="moved or deleted"):
         log.append(LINES[1])
     log.close()
-    assert names_in(tmp_path) == ([NAME] if replaced else [])
+    assert names_in(folder) == ([NAME] if replaced else [])
     assert not replaced or path.read_bytes() == b"other"
+    assert kept.read_bytes() == WHOLE
 
 
 @pytest.mark.parametrize("change", ["longer", "shorter"])

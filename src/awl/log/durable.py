@@ -48,9 +48,11 @@ def begin_writing(fd: int, size: int) -> None:
     wait for. On Linux this is what saying that they are not needed soon does to pages that are not
     written yet; they stay in memory."""
     if sys.platform == "linux":
-        with contextlib.suppress(OSError):  # only the sync counts
-            at = os.fstat(fd).st_size - size
+        try:
+            at = os.lseek(fd, 0, os.SEEK_END) - size
             os.posix_fadvise(fd, at, size, os.POSIX_FADV_DONTNEED)
+        except OSError:
+            pass  # only the sync counts
 
 
 def sync(fd: int) -> None:

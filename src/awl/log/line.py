@@ -113,7 +113,7 @@ _STAMPS: Final = frozenset({"type", "id", "parentId", "timestamp", "seq", "turnI
 
 def encode(entry: Header | Entry) -> bytes:
     """The line of an entry, newline included. Lone surrogates become U+FFFD."""
-    return _escaped(_written(entry)[0]) + b"\n"
+    return _escaped(_written(entry)) + b"\n"
 
 
 def encode_many(entries: Sequence[Entry]) -> bytes:
@@ -127,20 +127,26 @@ def encode_many(entries: Sequence[Entry]) -> bytes:
 
 def encode_held(entry: EntryT) -> tuple[bytes, EntryT]:
     """The line of an entry, and the entry as that line holds it."""
-    data, differs = _written(entry)
-    if differs:  # a surrogate is gone, or a NaN, or a tuple has become a list
-        entry = _read_back(entry, data)
-    return _escaped(data) + b"\n", entry
+    # Of steps that `encode` has as well: an append takes the fewest.
+    if type(entry) is not UnknownEntry:
+        try:
+            data = _encoder.encode(entry)
+        except UnicodeEncodeError:
+            pass
+        else:
+            if b'"providerData":' not in data:
+                return (data if data.isascii() else _escaped(data)) + b"\n", entry
+    data = _written(entry)
+    # A surrogate is gone, or a NaN, or a tuple has become a list.
+    return _escaped(data) + b"\n", _read_back(entry, data)
 
 
-def _written(entry: Header | Entry) -> tuple[bytes, bool]:
-    """The object of an entry, and whether it may hold the entry otherwise than it was given."""
+def _written(entry: Header | Entry) -> bytes:
     plain = _stamped_raw(entry) if isinstance(entry, UnknownEntry) else entry
     try:
-        data = _encoder.encode(plain)
+        return _encoder.encode(plain)
     except UnicodeEncodeError:
-        return _encoder.encode(loads(json.dumps(msgspec.to_builtins(plain)))), True
-    return data, isinstance(plain, dict) or b'"providerData":' in data
+        return _encoder.encode(loads(json.dumps(msgspec.to_builtins(plain))))
 
 
 def _escaped(data: bytes) -> bytes:

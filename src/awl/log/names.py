@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import re
 import time
@@ -25,6 +24,8 @@ TIMESTAMP: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", re.ASCI
 
 _LONGEST_FOLDER: Final = 200  # bytes; file systems allow 255
 
+_second = (-1, "")  # the last second that `now` was asked in, and how it is written
+
 
 class LogName(msgspec.Struct, frozen=True):
     """What a log's file name says: when the session was created, and its id."""
@@ -35,8 +36,14 @@ class LogName(msgspec.Struct, frozen=True):
 
 def now() -> str:
     """The time as entries have it."""
-    seconds, within = divmod(time.time_ns(), 1_000_000_000)
-    return f"{_to_the_second(seconds)}.{within // 1_000_000:03}Z"
+    global _second
+    milliseconds = time.time_ns() // 1_000_000
+    seconds = milliseconds // 1000
+    at, text = _second
+    if at != seconds:
+        text = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.")
+        _second = seconds, text
+    return text + str(milliseconds % 1000).zfill(3) + "Z"
 
 
 def in_utc(timestamp: str) -> str:
@@ -58,11 +65,6 @@ def written(moment: datetime) -> str:
     """
     moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-@functools.lru_cache(maxsize=1)
-def _to_the_second(seconds: int) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def new_session_id() -> str:
