@@ -80,6 +80,10 @@ class Condensing(AgentEvent, frozen=True, tag="condensing"):
     part: int = 1
     parts: int = 1
 
+    def __str__(self) -> str:
+        part = f", part {self.part} of {self.parts}" if self.parts > 1 else ""
+        return f"condensing {self.entries:,} entries{part}"
+
 
 class Condensed(AgentEvent, frozen=True, tag="condensed"):
     """A summary is in the log. From here on the model reads it in the place of so many entries; the

@@ -23,6 +23,7 @@ from awl.events import (
     AnswerCompleted,
     AnswerText,
     Condensed,
+    Condensing,
     Notice,
     Retrying,
     ToolFinished,
@@ -240,6 +241,8 @@ def _show(event: AgentEvent, output: str) -> None:
             print(flush=True)
         case ToolStarted(summary=summary) if sys.stderr.isatty():
             _tell(summary)
+        case Condensing() if sys.stderr.isatty():
+            _tell(f"{event} ...")
         case ToolFinished(content=content, is_error=True, name=name):
             _tell(f"{name}: {one_line(content, 200)}")
         case Notice(text=text):

@@ -203,6 +203,15 @@ def test_a_resumed_session_that_is_too_long_is_condensed_before_its_first_reques
     assert "condensing" not in [event["type"] for event in events]  # it was enough for now
 
 
+def test_who_waits_at_a_terminal_for_one_answer_is_told_what_takes_its_time(awl: Awl) -> None:
+    plays(awl, SUMMARY)
+    past(awl, 5)
+    with Terminal(awl, "--resume", "-p", "on") as terminal:
+        terminal.see("awl: condensing 8 entries ...")
+        terminal.see("awl: condensed 8 entries")
+        assert terminal.ends() == 0
+
+
 def test_programs_are_told_in_events(awl: Awl) -> None:
     plays(awl, SUMMARY)
     past(awl)

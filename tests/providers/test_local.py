@@ -105,6 +105,17 @@ def test_a_prompt_beyond_the_context_is_told() -> None:
     assert "takes more" in str(error)
 
 
+def test_a_history_far_beyond_the_context_is_refused_before_it_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """llama.cpp would count its tokens for minutes, and awl could not even leave."""
+    monkeypatch.setattr(local, "load", lambda *_: pytest.fail("the model was loaded"))
+    error = failure(small(), *(text_message("user", "word " * 1_000_000) for _ in range(5)))
+    assert error.fault == "context_length"
+    assert "25,000,000 characters do not fit into 8,192 tokens" in str(error)
+    assert "takes more" in str(error)
+
+
 def _generating() -> bool:
     return any(thread.name == "awl-local" for thread in threading.enumerate())
 

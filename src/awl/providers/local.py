@@ -48,6 +48,9 @@ SAMPLING: Final[Mapping[str, float]] = {
 BATCH: Final = 128
 """Tokens of a prompt that are read in one go: as long as that takes, a request cannot be ended."""
 
+_LONGEST_TOKEN: Final = 64
+"""Characters. Any text of more than so many for each token of the context is too long for it."""
+
 
 class Model(NamedTuple):
     """A model that is loaded: llama.cpp's server, and the key to its port on loopback."""
@@ -163,9 +166,15 @@ class LocalProvider:
 
     async def stream(self, request: Request) -> AsyncGenerator[StreamEvent, None]:
         """Ask the model. See `Provider.stream`."""
+        body = self._body(request)
+        size = sum(len(message["content"]) for message in body["messages"])
+        if size > self.context_window * _LONGEST_TOKEN:
+            # llama.cpp takes minutes to count the tokens of a long history, and cannot be stopped.
+            message = f"{size:,} characters do not fit into {self.context_window:,} tokens"
+            raise self._refusal({"type": "exceed_context_size_error", "message": message})
         model = await asyncio.to_thread(load, self._path, self.context_window)
         answer = _Answer()
-        async with _chunks(model.server, self._body(request)) as chunks:
+        async with _chunks(model.server, body) as chunks:
             while (chunk := await chunks.get()) is not None:
                 if isinstance(chunk, Exception):
                     raise ProviderError(
