@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from awl.entries import RewindEntry
 
-_SPACE: Final = 1 << 32
+_MASK: Final = (1 << 32) - 1
 _is_id: Final = re.compile(r"[0-9a-f]{8}\Z").match
 
 
@@ -47,11 +47,13 @@ class Chain:
         """The id of the next entry; `key` is its name in the source, for jumps back to it. An entry
         without a name stands beside the source's own order."""
         self.count = number = self.count + 1
+        if not self._keep:
+            if key is not None:
+                self._numbers[key] = self._at = number
+            return ((self._start + number * self._step) & _MASK).to_bytes(4, "big").hex()
         if key is None:
             return self._free()
-        if not self._keep:
-            found = f"{(self._start + number * self._step) % _SPACE:08x}"
-        elif _is_id(key) and key not in self._numbers and key not in self._drawn:
+        if _is_id(key) and key not in self._numbers and key not in self._drawn:
             found = key
         else:
             found = self._odd[key] = self._free()
@@ -91,7 +93,7 @@ class Chain:
         last."""
         if number == self.count:
             return None
-        to = f"{(self._start + number * self._step) % _SPACE:08x}" if number else None
+        to = self._numbered(number) if number else None
         self.count += 1
         self._jumps.append((self.count, number))
         return RewindEntry(id=self._free(), parent_id=to, timestamp=timestamp)
@@ -122,11 +124,14 @@ class Chain:
     def _id(self, key: str, number: int) -> str:
         if key in self._odd:
             return self._odd[key]
-        return key if self._keep else f"{(self._start + number * self._step) % _SPACE:08x}"
+        return key if self._keep else self._numbered(number)
+
+    def _numbered(self, number: int) -> str:
+        return ((self._start + number * self._step) & _MASK).to_bytes(4, "big").hex()
 
     def _free(self) -> str:
         """An id for the entry that is being counted."""
-        found = f"{(self._start + self.count * self._step) % _SPACE:08x}"
+        found = self._numbered(self.count)
         if self._keep:
             nonce = 0
             while found in self._numbers or found in self._drawn:

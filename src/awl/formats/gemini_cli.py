@@ -22,7 +22,7 @@ A `.json` file is {sessionId, projectHash, startTime, messages, …}, rewritten 
 from __future__ import annotations
 
 import contextlib
-import os
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -47,6 +47,7 @@ from awl.formats.documents import Document
 from awl.formats.format import Facts, Format, Head, Imported, Keep, Place, Report, refer
 from awl.formats.records import (
     LONGEST,
+    Block,
     Lines,
     Records,
     kept,
@@ -97,7 +98,7 @@ def _read_document(path: Path, keep: Keep, report: Report) -> Imported:
     for raw in first.elements():
         message = _decoded(raw)
         if message is not None:
-            plan.take(message, (0, None), raw)
+            plan.answers(message, raw)
             model = model or message.model or ""
     members = first.members
     found = {name: _text(members.get(name)) for name in ("sessionId", "startTime", "summary")}
@@ -218,18 +219,36 @@ class _Record(_LooseRecord, frozen=True, rename="camel", gc=False):
     tool_calls: list[_ToolCall] | None = None  # type: ignore[assignment]
 
 
+class _Listed(msgspec.Struct, frozen=True, gc=False):
+    summary: str | None = None
+    messages: list[msgspec.Raw] | None = None
+
+
 class _Patch(msgspec.Struct, frozen=True, gc=False):
     """Of a line, what has to be known of all of them beforehand."""
 
     id: str = ""
     type: str = ""
     content: msgspec.Raw = msgspec.Raw()
-    set: _Facts | None = msgspec.field(default=None, name="$set")
+    set: _Listed | None = msgspec.field(default=None, name="$set")
     rewind_to: str | None = msgspec.field(default=None, name="$rewindTo")
+
+
+class _Answered(msgspec.Struct, frozen=True, gc=False):
+    id: str | None = None
+    name: str = ""
+
+
+class _Answer(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """Of a part, which call it answers."""
+
+    function_call: msgspec.Raw = msgspec.Raw()
+    function_response: _Answered | None = None
 
 
 _message: Final = msgspec.json.Decoder(_Message).decode
 _loose_message: Final = msgspec.json.Decoder(_LooseMessage).decode
+_answers: Final = msgspec.json.Decoder(list[_Answer]).decode
 
 
 def _decoded(raw: bytes | msgspec.Raw) -> _LooseMessage | None:
@@ -260,99 +279,171 @@ def _glance(path: Path) -> dict[str, str]:
 # -- reading ---------------------------------------------------------------------------------------
 
 
-_Where = tuple[int, int | None]
-"""Where a message stands: the byte at which its line starts, and its place in a list that is set
-there."""
+_Where = int | tuple[int, int]
+"""Where a message stands: the byte at which its line starts, and its place if that sets a list."""
 
 
 class _Left:
-    """The messages that are left while patches are applied, by id and in order."""
+    """The messages that are left while patches are applied.
+
+    `names` are theirs, in order; `gone` counts how often each was taken away.
+    """
 
     def __init__(self) -> None:
-        self._names: dict[str, None] = {}
-        self._gone: Counter[str] = Counter()
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._names
-
-    def add(self, name: str) -> None:
-        self._names[name] = None
-
-    def came(self, name: str) -> int:
-        """How often a message came: one that was gone can come again."""
-        return self._gone[name] + (name in self._names)
+        self.names: dict[str, None] = {}
+        self.gone: Counter[str] = Counter()
 
     def comes_again(self, other: _Left, name: str) -> bool:
         """Whether a message comes once more in what the other one has seen, of which this one has
-        seen the first part."""
-        return name in other._gone and self.came(name) < other.came(name)
+        seen the first part: one that was gone can come again."""
+        return name in other.gone and self._came(name) < other._came(name)
+
+    def _came(self, name: str) -> int:
+        return self.gone[name] + (name in self.names)
 
     def rewound(self, name: str) -> list[str]:
         """Take away a message and all behind it; all of them, if it is not known."""
-        order = list(self._names)
-        gone = order[order.index(name) :] if name in self._names else order
+        order = list(self.names)
+        gone = order[order.index(name) :] if name in self.names else order
         self.without(gone)
         return gone
 
     def ends_with(self, names: list[str]) -> bool:
-        return list(self._names)[-len(names) :] == names
+        return list(self.names)[-len(names) :] == names
 
     def gone_from(self, messages: Sequence[_LooseMessage]) -> tuple[list[str], int]:
         """What a list of the messages from here on no longer has, and how many at its beginning
         stand for that: none are left of those that were there."""
         names = {message.id for message in messages}
-        gone = [name for name in self._names if name not in names]
-        known = (n for n, one in enumerate(messages) if one.id in self._names)
+        gone = [name for name in self.names if name not in names]
+        known = (n for n, one in enumerate(messages) if one.id in self.names)
         return gone, next(known, len(messages)) if gone else 0
 
     def without(self, gone: Sequence[str]) -> None:
         """Take away messages that are left."""
-        self._gone.update(gone)
+        self.gone.update(gone)
         for name in gone:
-            del self._names[name]
+            del self.names[name]
 
 
 class _Plan:
-    """What has to be known of a whole source before its first entry: where each message stands for
-    the last time, how often it comes, and which calls the user's messages answer."""
+    """What has to be known of a whole source before its first entry.
+
+    Attributes:
+        last: where each message that comes more than once stands for the last time.
+        left: which are left in the end.
+        answered: the calls that the user's messages answer.
+        wanted: for each line, as far as this goes, whether anything comes of it.
+        aside: how many of the others there are.
+    """
 
     def __init__(self) -> None:
         self.last: dict[str, _Where] = {}
         self.left = _Left()
         self.answered: set[str] = set()
+        self.wanted = bytearray()
+        self.aside = 0
 
     def read(self, path: Path) -> None:
         lines = Lines(path, Report())
-        for line, record in Records(lines, _Patch):
-            if record is None:
-                continue
-            if record.rewind_to is not None:
-                self.left.rewound(record.rewind_to)
-            elif record.id:
-                self.take(record, (lines.start, None), line)
-                self.left.add(record.id)
-            elif record.set is not None and record.set.messages is not None:
-                self._listed(record.set.messages, lines)
+        for block in Records(lines, _Patch).blocks():
+            # Lines that were passed over since are for the next reading.
+            self.wanted.extend(b"\1" * (lines.number - len(self.wanted)))
+            at = len(self.wanted) - len(block.lines)
+            for number, (start, line, record) in enumerate(zip(*block, strict=True), at):
+                if record is None:
+                    continue
+                if record.rewind_to is not None:
+                    self.left.rewound(record.rewind_to)
+                elif record.id:
+                    self._message(record, start, line)
+                elif record.set is not None and record.set.messages is not None:
+                    self._listed(record.set.messages, start)
+                elif record.set is not None and not record.set.summary:
+                    self.wanted[number] = 0
+                    self.aside += 1
 
-    def _listed(self, raws: list[msgspec.Raw], lines: Lines) -> None:
+    def _message(self, message: _LooseMessage | _Patch, where: _Where, line: bytes) -> None:
+        name = message.id
+        if name in self.left.names or name in self.last or name in self.left.gone:
+            self.last[name] = where
+        self.left.names[name] = None
+        if message.type == "user":
+            self.answers(message, line)
+
+    def _listed(self, raws: list[msgspec.Raw], start: int) -> None:
         messages = []
         for index, raw in enumerate(raws):
             message = _decoded(raw)
             if message is not None:
                 messages.append(message)
                 if message.id:
-                    self.take(message, (lines.start, index), bytes(raw))
+                    self.last[message.id] = start, index
+                    self.answers(message, bytes(raw))
         gone, instead = self.left.gone_from(messages)
         self.left.without(gone)
-        for message in messages[instead:]:
-            self.left.add(message.id)
+        self.left.names.update((message.id, None) for message in messages[instead:])
 
-    def take(self, message: _LooseMessage | _Patch, where: _Where, line: bytes) -> None:
-        self.last[message.id] = where
-        if message.type == "user" and b'"functionResponse"' in line:
-            for block in parts.blocks(parts.parts_of(message.content), NAME, refer):
-                if isinstance(block, ToolResult):
-                    self.answered.add(block.tool_use_id)
+    def answers(self, message: _LooseMessage | _Patch, line: bytes) -> None:
+        """Note the calls that a message answers."""
+        if message.type != "user" or b'"functionResponse"' not in line:
+            return
+        names = _answered(message.content) if type(message.content) is msgspec.Raw else None
+        if names is None:
+            content = parts.blocks_of(message.content, NAME, refer)
+            names = [block.tool_use_id for block in content if isinstance(block, ToolResult)]
+        self.answered.update(names)
+
+
+def _answered(content: msgspec.Raw) -> list[str] | None:
+    """The calls that a list of parts answers; None where its parts have to be looked at closely."""
+    try:
+        found = _answers(content)
+    except msgspec.MsgspecError:
+        return None
+    names = []
+    for part in found:
+        if part.function_call:
+            return None
+        if part.function_response is not None:
+            names.append(part.function_response.id or part.function_response.name)
+    return names
+
+
+class _Near:
+    """Lines of a file that were read, each with where it starts, and the messages of the others."""
+
+    def __init__(self, file: BinaryIO, block: Block[_LooseRecord]) -> None:
+        self._file = file
+        self._block = block
+
+    def fetch(self, where: _Where) -> tuple[bytes, _LooseMessage] | None:
+        """A message from where it stands for the last time."""
+        if isinstance(where, tuple):
+            return self._listed(*where)
+        starts, lines, records = self._block
+        at = bisect_left(starts, where)
+        if at < len(starts) and starts[at] == where:
+            record = records[at]
+            return None if record is None else (lines[at], record)
+        line = self._line(where)
+        message = _decoded(line)
+        return None if message is None else (line, message)
+
+    def _listed(self, start: int, index: int) -> tuple[bytes, _LooseMessage] | None:
+        try:
+            facts = msgspec.json.decode(self._line(start), type=_LooseRecord).set
+        except msgspec.MsgspecError:
+            return None
+        raws = facts.messages if facts is not None else None
+        if not raws or index >= len(raws):
+            return None
+        message = _decoded(raws[index])
+        return None if message is None else (bytes(raws[index]), message)
+
+    def _line(self, start: int) -> bytes:
+        self._file.seek(start)
+        return self._file.readline(LONGEST)
 
 
 class _Reader:
@@ -388,47 +479,44 @@ class _Reader:
         yield from self._named(_text(document.members.get("summary")))
 
     def log(self, lines: Lines) -> Iterator[Entry]:
-        self._plan.read(self._path)
+        plan = self._plan
+        plan.read(self._path)
+        self._report.left_out[_BOOKKEEPING] += plan.aside
         with open_source(self._path) as file:
-            for line, record in Records(lines, _Record, _LooseRecord):
-                if record is None:
-                    yield self._opaque("unknown", line)
-                elif record.rewind_to is not None:
-                    yield from self._rewound(record.rewind_to)
-                elif record.id:
-                    where = (lines.start, None)
-                    yield from self._placed(record.id, record, line, where, file)
-                elif record.set is not None:
-                    yield from self._set(record.set, lines, file)
-                elif record.session_id is None:
-                    yield self._opaque("unknown", line)
+            for block in Records(lines, _Record, _LooseRecord, plan.wanted).blocks():
+                yield from self._block(block, _Near(file, block))
+
+    def _block(self, block: Block[_LooseRecord], near: _Near) -> Iterator[Entry]:
+        for start, line, record in zip(*block, strict=True):
+            if record is None:
+                yield self._opaque("unknown", line)
+            elif record.rewind_to is not None:
+                yield from self._rewound(record.rewind_to)
+            elif record.id:
+                if record.id not in self._left.names:
+                    yield from self._placed(record.id, record, line, start, near)
+            elif record.set is not None:
+                yield from self._set(record.set, start, near)
+            elif record.session_id is None:
+                yield self._opaque("unknown", line)
 
     # -- patches -----------------------------------------------------------------------------------
 
     def _placed(
-        self,
-        name: str,
-        message: _LooseMessage,
-        line: bytes,
-        where: _Where,
-        file: BinaryIO,
+        self, name: str, message: _LooseMessage, line: bytes, where: _Where, near: _Near
     ) -> Sequence[Entry]:
         """A message where it stands for the first time, as it is in the end. Of one that goes and
         comes again, only the last time counts."""
-        if name in self._left:
-            return ()
-        self._left.add(name)
+        self._left.names[name] = None
+        before = self._chain.count
         if self._left.comes_again(self._plan.left, name):
-            self._spans[name] = (self._chain.count, self._chain.count)
+            self._spans[name] = before, before
             return ()
         last = self._plan.last.get(name, where)
-        if last != where:
-            found = _fetch(file, last)
-            if found is not None:
-                line, message = found
-        before = self._chain.count
+        if last != where and (found := near.fetch(last)) is not None:
+            line, message = found
         entries = self._entries(message, line)
-        self._spans[name] = (before, self._chain.count)
+        self._spans[name] = before, self._chain.count
         return entries
 
     def _rewound(self, name: str) -> Iterator[Entry]:
@@ -442,14 +530,14 @@ class _Reader:
         if rewind is not None:
             yield rewind
 
-    def _set(self, facts: _Facts, lines: Lines, file: BinaryIO) -> Iterator[Entry]:
+    def _set(self, facts: _Facts, start: int, near: _Near) -> Iterator[Entry]:
         if facts.messages is not None:
             messages: list[tuple[_LooseMessage, msgspec.Raw, _Where]] = [
-                (message, raw, (lines.start, index))
+                (message, raw, (start, index))
                 for index, raw in enumerate(facts.messages)
                 if (message := _decoded(raw)) is not None
             ]
-            yield from self._listed(messages, file)
+            yield from self._listed(messages, near)
         else:
             self._report.left_out[_BOOKKEEPING] += 1
         yield from self._named(facts.summary or "")
@@ -457,7 +545,7 @@ class _Reader:
     def _listed(
         self,
         messages: list[tuple[_LooseMessage, msgspec.Raw, _Where]],
-        file: BinaryIO,
+        near: _Near,
     ) -> Iterator[Entry]:
         """The messages from here on: some may be gone, and a summary stand for them."""
         gone, instead = self._left.gone_from([one[0] for one in messages])
@@ -468,7 +556,8 @@ class _Reader:
             gone = []
         self._left.without(gone)
         for message, raw, where in messages[instead:]:
-            yield from self._placed(message.id, message, bytes(raw), where, file)
+            if message.id not in self._left.names:
+                yield from self._placed(message.id, message, bytes(raw), where, near)
 
     def _condensation(self, gone: list[str], instead: list[_LooseMessage]) -> Iterator[Entry]:
         said = (self._content(message) for message in instead if message.type == "user")
@@ -500,7 +589,7 @@ class _Reader:
             return [self._logged(LoggedMessage(role="user", content=self._content(message)))]
         if message.type != "gemini":
             return [self._opaque(message.type or "unknown", line)]
-        entries: list[Entry] = [self._answer(message)]
+        entries: list[Entry] = [self._logged(self._answer(message))]
         if message.tool_calls:
             for result in self._results(message.tool_calls):
                 entries.append(self._logged(LoggedMessage(role="user", content=(result,))))
@@ -510,30 +599,24 @@ class _Reader:
         return MessageEntry(id=self._chain.draw(), timestamp=self._time, message=message)
 
     def _content(self, message: _LooseMessage) -> tuple[ContentBlock, ...]:
-        return parts.blocks(parts.parts_of(message.content), NAME, self._keep)
+        return parts.blocks_of(message.content, NAME, self._keep)
 
-    def _answer(self, message: _LooseMessage) -> MessageEntry:
-        thoughts = [
-            Thinking(thinking="\n".join(filter(None, (one.subject, one.description))))
-            for one in message.thoughts or ()
-        ]
+    def _answer(self, message: _LooseMessage) -> LoggedMessage:
         content = self._content(message)
-        known = {block.id for block in content if isinstance(block, ToolUse)}
-        calls = [
-            parts.use(call.id, call.name, call.args)
-            for call in message.tool_calls or ()
-            if call.id not in known
-        ]
-        called = calls or known
-        return self._logged(
-            LoggedMessage(
-                role="assistant",
-                content=(*thoughts, *content, *calls),
-                provider=PROVIDER,
-                model=message.model,
-                stop_reason="toolUse" if called else "stop",
-                usage=message.tokens.entry() if message.tokens else None,
-            )
+        if message.thoughts:
+            content = (*map(_thinking, message.thoughts), *content)
+        if message.tool_calls:
+            known = {block.id for block in content if type(block) is ToolUse}
+            calls = [call for call in message.tool_calls if call.id not in known]
+            content = (*content, *[parts.use(call.id, call.name, call.args) for call in calls])
+        tokens = message.tokens
+        return LoggedMessage(
+            role="assistant",
+            content=content,
+            provider=PROVIDER,
+            model=message.model,
+            stop_reason="toolUse" if ToolUse in map(type, content) else "stop",
+            usage=tokens.entry() if tokens else None,
         )
 
     def _results(self, calls: list[_LooseToolCall]) -> Iterator[ToolResult]:
@@ -541,7 +624,7 @@ class _Reader:
         for call in calls:
             if call.id in self._plan.answered:
                 continue
-            content = parts.blocks(parts.parts_of(call.result), NAME, self._keep)
+            content = parts.blocks_of(call.result, NAME, self._keep)
             results = [block for block in content if isinstance(block, ToolResult)]
             texts = [block.text for block in content if isinstance(block, Text)]
             failed = call.status in ("error", "cancelled")
@@ -562,23 +645,8 @@ class _Reader:
         )
 
 
-def _fetch(file: BinaryIO, where: _Where) -> tuple[bytes, _LooseMessage] | None:
-    """A message from where it stands for the last time."""
-    start, index = where
-    file.seek(start, os.SEEK_SET)
-    line = file.readline(LONGEST)
-    if index is None:
-        message = _decoded(line)
-        return (line, message) if message is not None else None
-    try:
-        facts = msgspec.json.decode(line, type=_LooseRecord).set
-    except msgspec.MsgspecError:
-        return None
-    raws = facts.messages if facts is not None else None
-    if not raws or index >= len(raws):
-        return None
-    message = _decoded(raws[index])
-    return (bytes(raws[index]), message) if message is not None else None
+def _thinking(thought: _Thought) -> Thinking:
+    return Thinking(thinking="\n".join(filter(None, (thought.subject, thought.description))))
 
 
 FORMAT: Final = Format(

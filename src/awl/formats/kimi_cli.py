@@ -41,7 +41,7 @@ from awl.formats import openai
 from awl.formats.chain import Chain, Summaries
 from awl.formats.format import Facts, Format, Head, Imported, Keep, Place, Report
 from awl.formats.openai import ChatMessage
-from awl.formats.records import Lines, Records, kept, lenient, salvage, size_of, time_of
+from awl.formats.records import LONGEST, Lines, Records, kept, lenient, salvage, size_of, time_of
 
 NAME: Final = "kimi-cli"
 
@@ -236,7 +236,7 @@ class _Contexts:
         self.system = b""
         self._keep = keep
         # Where the message of each result stands. They are as much as the session itself.
-        self._results: dict[str, tuple[Path, int, int]] = {}
+        self._results: dict[str, tuple[Path, int]] = {}
         before: list[bytes] = []
         for path in _contexts_in(folder):
             first = ""
@@ -252,27 +252,26 @@ class _Contexts:
 
     def _messages(self, path: Path) -> Iterator[tuple[ChatMessage, bytes]]:
         """Each message of a context and its digest."""
-        lines = Lines(path, Report())
-        for line, message in Records(lines, ChatMessage):
-            if message is None:
-                continue
-            if message.role == "_system_prompt":
-                self.system = self.system or line
-            elif message.role not in _INNER:
-                if message.role == "tool" and message.tool_call_id:
-                    place = (path, lines.start, lines.end)
-                    self._results.setdefault(message.tool_call_id, place)
-                yield message, hashlib.sha256(line.strip()).digest()
+        for block in Records(Lines(path, Report()), ChatMessage).blocks():
+            for start, line, message in zip(*block, strict=True):
+                if message is None:
+                    continue
+                if message.role == "_system_prompt":
+                    self.system = self.system or line
+                elif message.role not in _INNER:
+                    if message.role == "tool" and message.tool_call_id:
+                        self._results.setdefault(message.tool_call_id, (path, start))
+                    yield message, hashlib.sha256(line.strip()).digest()
 
     def shown(self, name: str) -> str | None:
         """What the model was shown of a call's result; None if no context has it."""
         place = self._results.get(name)
         if place is None:
             return None
-        path, start, end = place
-        with path.open("rb", buffering=0) as file:
+        path, start = place
+        with path.open("rb") as file:
             file.seek(start)
-            message = openai.decoded(file.read(end - start))
+            message = openai.decoded(file.readline(LONGEST))
         return None if message is None else self._text(message)
 
     def _text(self, message: ChatMessage) -> str:

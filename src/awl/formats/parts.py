@@ -7,7 +7,7 @@ A part is an object of which one member says what it is: `text` (with ``thought`
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -96,10 +96,23 @@ def parts_of(
     return parts_of(found)
 
 
+def blocks_of(
+    given: str | Sequence[KnownPart] | KnownPart | msgspec.Raw | None, source: str, keep: Keep
+) -> tuple[ContentBlock, ...]:
+    """The blocks of a field that holds a text, a part, or a list of parts."""
+    if type(given) is str:
+        return (Text(text=given),) if given else ()
+    return blocks(parts_of(given), source, keep)
+
+
 def blocks(
-    given: Iterable[KnownPart | msgspec.Raw], source: str, keep: Keep
+    given: Sequence[KnownPart | msgspec.Raw], source: str, keep: Keep
 ) -> tuple[ContentBlock, ...]:
     """The blocks of a message's parts. Pictures beside a result are the result's."""
+    if len(given) == 1 and type(part := given[0]) is not msgspec.Raw:  # as nearly all have
+        block = _block(part, keep)
+        if block is not None:
+            return (block,)
     found: list[ContentBlock] = []
     for part in given:
         block = _of_raw(part, source, keep) if type(part) is msgspec.Raw else _block(part, keep)

@@ -9,12 +9,13 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
-from functools import partial
+from io import BufferedReader, BytesIO
+from itertools import accumulate, chain, compress
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, BinaryIO, Final, Generic, TypeVar, Union, get_args, get_origin
+from typing import Any, BinaryIO, Final, Generic, NamedTuple, TypeVar, Union, get_args, get_origin
 
 import msgspec
 
@@ -26,9 +27,12 @@ from awl.log.scan import BOM
 
 T = TypeVar("T", bound=msgspec.Struct)
 
+_is_time: Final = TIMESTAMP.fullmatch
+
 LONGEST: Final = 256 << 20
 """Bytes of a line; a longer one is damage."""
 
+_BLOCK: Final = 64 << 10
 _HEAD: Final = 64 << 10
 _LARGEST_HEAD: Final = 48 << 20
 """Bytes of a first line: it may be a prompt with pictures, of which providers take 32 MB."""
@@ -54,7 +58,7 @@ def check_is_file(path: Path) -> None:
         raise NoFile(path)
 
 
-def open_source(path: Path) -> BinaryIO:
+def open_source(path: Path) -> BufferedReader:
     """Open a source for reading; what is compressed (`.zst`) reads as what it holds.
 
     Raises:
@@ -67,7 +71,7 @@ def open_source(path: Path) -> BinaryIO:
         from awl.formats.zst import open_zst  # few sources are
 
         return open_zst(path)
-    return path.open("rb", buffering=1 << 20)
+    return BufferedReader(path.open("rb", buffering=0), 1 << 20)
 
 
 def head_of(path: Path) -> Head:
@@ -107,9 +111,10 @@ def lenient(line: bytes) -> object:
 
 
 class Lines:
-    """The lines of a file, in order, newlines included.
+    """The lines of a file, many at a time.
 
-    `number`, `start` and `end` are those of the line given last: its number from 1, and its bytes.
+    `number`, `start` and `end` are those of the line that was given last, or of the last ones where
+    they were given together: its number from 1, and the bytes that it or they have.
     """
 
     def __init__(self, path: Path, report: Report) -> None:
@@ -119,37 +124,57 @@ class Lines:
         self.start = 0
         self.end = 0
 
-    def __iter__(self) -> Iterator[bytes]:
+    def blocks(self) -> Iterator[bytes]:
+        """Whole lines in order, newlines included. The lines of a block are to be `passed` before
+        the next is taken."""
+        begun = b""  # a line whose end was not read yet
         with open_source(self.path) as file:
-            lines = iter(partial(file.readline, LONGEST), b"")
-            while True:
-                try:
-                    for line in lines:
-                        self.number += 1
-                        self.start = self.end
-                        self.end += len(line)
-                        if len(line) == LONGEST and line[-1:] != b"\n":
-                            self._pass_over(file)
-                        else:
-                            yield line if self.start else line.removeprefix(BOM)
-                    return
-                except OSError as error:
-                    self.number += 1
-                    self.start = self.end
-                    self.bad(f"cannot be read from here on: {error.strerror or error}")
-                    return
+            try:
+                while data := file.read1(_BLOCK):
+                    whole = b"\n" in data
+                    data = begun + data
+                    if not whole:
+                        data += file.readline(LONGEST - len(data))
+                        if len(data) >= LONGEST and data[-1:] != b"\n":
+                            self._pass_over(len(data), file)
+                            data = b""
+                    end = data.rfind(b"\n") + 1
+                    begun = data[end:]
+                    if end:
+                        yield data[:end]
+            except OSError as error:
+                self.passed(0)
+                self.bad(f"cannot be read from here on: {error.strerror or error}")
+                return
+        if begun:
+            yield begun
+
+    def passed(self, size: int, count: int = 1) -> None:
+        """So many bytes were given, and so many lines in them."""
+        self.number += count
+        self.start = self.end
+        self.end += size
 
     def bad(self, reason: str) -> None:
         """Report the line given last as damaged."""
         self.report.add(Damaged(self.path, self.number, self.start, self.end, reason))
 
-    def _pass_over(self, file: BinaryIO) -> None:
-        """Pass over the rest of a line that is too long."""
+    def _pass_over(self, size: int, file: BinaryIO) -> None:
+        """Pass over a line that is too long, of which so many bytes were read."""
         while rest := file.readline(1 << 20):
-            self.end += len(rest)
+            size += len(rest)
             if rest.endswith(b"\n"):
                 break
+        self.passed(size)
         self.bad(f"longer than {LONGEST >> 20} MiB")
+
+
+class Block(NamedTuple, Generic[T]):
+    """Lines that were read together: the byte at which each starts, the line, and what it says."""
+
+    starts: list[int]
+    lines: list[bytes]
+    records: Sequence[T | None]
 
 
 class Records(Generic[T]):
@@ -158,23 +183,61 @@ class Records(Generic[T]):
     The bytes are JSON that every reader takes: what is not is written anew. What the decoder of
     `kind` refuses is read as the `looser` one, then field by field; a record is None where even
     that fails. What is no JSON object is reported and passed over.
+
+    `wanted` has a byte for each line, as far as it goes; one with a 0 is passed over unread.
     """
 
-    def __init__(self, lines: Lines, kind: type[T], looser: type[T] | None = None) -> None:
+    def __init__(
+        self,
+        lines: Lines,
+        kind: type[T],
+        looser: type[T] | None = None,
+        wanted: bytearray | None = None,
+    ) -> None:
         self.lines = lines
         self._decode = msgspec.json.Decoder(kind).decode
         self._looser = looser or kind
+        self._wanted = wanted or bytearray()
 
     def __iter__(self) -> Iterator[tuple[bytes, T | None]]:
-        decode = self._decode
-        for line in self.lines:
+        return chain.from_iterable(
+            zip(one.lines, one.records, strict=True) for one in self.blocks()
+        )
+
+    def blocks(self) -> Iterator[Block[T]]:
+        """The records, as many together as were read together and are sound."""
+        for data in self.lines.blocks():
+            lines = BytesIO(data).readlines()
+            first, after = self.lines.number, self.lines.number + len(lines)
+            wanted = self._wanted[first:after].ljust(len(lines), b"\1")
+            starts = accumulate(map(len, lines), initial=self.lines.end)
+            block = list(compress(starts, wanted)), list(compress(lines, wanted))
             try:
-                record = decode(line)
-                line.isascii() or str(line, "utf-8")  # parts that are kept as they are go unread
+                data.isascii() or str(data, "utf-8")  # parts that are kept as they are go unread
+                records = list(map(self._decode, block[1]))
             except Exception:
-                if line := line.strip():
-                    yield from self._tolerant(line)
-                continue
+                yield from self._one_by_one(lines, wanted)
+            else:
+                self.lines.passed(len(data), len(lines))
+                yield Block(*block, records)
+
+    def _one_by_one(self, lines: list[bytes], wanted: bytearray) -> Iterator[Block[T]]:
+        for line, is_wanted in zip(lines, wanted, strict=True):
+            self.lines.passed(len(line))
+            if is_wanted:
+                at = self.lines.start
+                line = line if at else line.removeprefix(BOM)
+                for one, record in self._carefully(line):
+                    yield Block([at], [one], [record])
+
+    def _carefully(self, line: bytes) -> Iterator[tuple[bytes, T | None]]:
+        try:
+            record = self._decode(line)
+            line.isascii() or str(line, "utf-8")
+        except Exception:
+            if line := line.strip():
+                yield from self._tolerant(line)
+        else:
             yield line, record
 
     def _tolerant(self, line: bytes) -> Iterator[tuple[bytes, T | None]]:
@@ -298,7 +361,7 @@ def time_of(given: object) -> str:
     Empty where it is none of these.
     """
     if isinstance(given, str):
-        if TIMESTAMP.fullmatch(given):  # only what is: it becomes part of a log's name
+        if _is_time(given):  # only what is: it becomes part of a log's name
             return given
         try:
             return written(datetime.fromisoformat(given))

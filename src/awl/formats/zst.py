@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import io
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, Final
 
 from awl.errors import AwlError
 
@@ -23,7 +23,7 @@ class NoZstandard(AwlError):
         )
 
 
-def open_zst(path: Path) -> BinaryIO:
+def open_zst(path: Path) -> io.BufferedReader:
     """Open a compressed file; it reads as what it holds.
 
     Raises:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from awl.conversation import UNKNOWN_MODEL, ContentBlock, Image, ModelRef, ToolResult, ToolUse
 from awl.entries import (
@@ -103,31 +104,32 @@ class Tally:
     images: int = 0
     others: int = 0
 
-    def take(self, entry: Entry) -> None:
-        """Count an entry."""
-        if type(entry) is not MessageEntry:
-            self.others += type(entry) is not RewindEntry
-            if type(entry) is NoteEntry:
-                self.images += len(entry.images)
-            return
-        message = entry.message
-        self.messages += 1
-        said = not message.content
-        for block in message.content:
-            if type(block) is ToolResult:
-                self.results += 1
-                self.errors += block.is_error
-                self.images += len(block.images)
+    def take(self, entries: Iterable[Entry]) -> None:
+        """Count entries."""
+        for entry in entries:
+            if type(entry) is not MessageEntry:
+                self.others += type(entry) is not RewindEntry
+                if type(entry) is NoteEntry:
+                    self.images += len(entry.images)
                 continue
-            said = True
-            if type(block) is ToolUse:
-                self.calls += 1
-            elif type(block) is Image:
-                self.images += 1
-        if message.role == "assistant":
-            self.answers += 1
-        elif said and message.role == "user":
-            self.prompts += 1
+            message = entry.message
+            self.messages += 1
+            said = not message.content
+            for block in message.content:
+                if type(block) is ToolResult:
+                    self.results += 1
+                    self.errors += block.is_error
+                    self.images += len(block.images)
+                    continue
+                said = True
+                if type(block) is ToolUse:
+                    self.calls += 1
+                elif type(block) is Image:
+                    self.images += 1
+            if message.role == "assistant":
+                self.answers += 1
+            elif said and message.role == "user":
+                self.prompts += 1
 
     def add(self, other: Tally) -> None:
         """Count what another one has counted."""
@@ -218,8 +220,7 @@ class Importer:
         tally = Tally()
         if self._dry_run:
             found = job.read(refer)
-            for entry in found.entries:
-                tally.take(entry)
+            tally.take(found.entries)
             so_far: Outcome = outcome if tally.messages else "empty"
             return Brought(found.facts, so_far, tally, found.report, reason=reason)
         facts = job.read(refer).facts
@@ -287,8 +288,7 @@ class Importer:
         found = job.read(refer if log is None else Blobs(path).put)
         rest = islice(found.entries, compared.number, None)
         if log is None:
-            for entry in chain((*compared.extra,), rest):
-                tally.take(entry)
+            tally.take(chain(compared.extra, rest))
             return Brought(found.facts, "grown", tally, found.report, session_id, path)
         state, _ = replay(log.fd, path, log.recovery.lost_lines, lazily=True)
         parent, seq = state.leaf_id or "", state.next_seq - 1
@@ -298,7 +298,7 @@ class Importer:
             strung.extra.insert(0, RewindEntry(id=name, parent_id=compared.last, timestamp=now()))
         for lines in _lines(strung, tally):
             log.append(lines)
-        through = msgspec.structs.replace(
+        through = replace(
             _record(job, found.facts),
             id=secrets.token_hex(4),
             parent_id=strung.parent,
@@ -354,21 +354,29 @@ class Strung:
         self._places = places
         self._time = time
 
-    def __iter__(self) -> Iterator[Entry]:
+    def batches(self) -> Iterator[list[Entry]]:
+        """The entries, many at a time."""
         shift = self.seq + 1 + len(self.extra) - len(self._places)
 
         def seq_of(number: int) -> int:
             return self._places[number] if number < len(self._places) else number + shift
 
+        entries = chain(self.extra, self._entries)
         time = self._time
-        for entry in chain(self.extra, self._entries):
-            if type(entry) in _NAMING:
-                entry = with_seqs(entry, seq_of)
-            self.seq += 1
-            time = entry.timestamp or time
-            parent = entry.parent_id if type(entry) is RewindEntry else self.parent
-            self.parent = entry.id
-            yield msgspec.structs.replace(entry, parent_id=parent, seq=self.seq, timestamp=time)
+        while batch := list(islice(entries, _BATCH)):
+            parent: str | None = self.parent
+            seq = self.seq
+            for at, entry in enumerate(batch):
+                if type(entry) in _NAMING:
+                    entry = with_seqs(entry, seq_of)
+                elif type(entry) is RewindEntry:
+                    parent = entry.parent_id
+                seq += 1
+                time = entry.timestamp or time
+                batch[at] = replace(entry, parent_id=parent, seq=seq, timestamp=time)
+                parent = entry.id
+            self.parent, self.seq = entry.id, seq
+            yield batch
 
 
 _NAMING: Final = frozenset({CondensationEntry, CompactionEntry, ForkPointEntry})
@@ -380,11 +388,11 @@ def with_seqs(entry: Entry, seq_of: Callable[[int], int]) -> Entry:
     if isinstance(entry, CondensationEntry):
         lo, hi = entry.replaced
         absorbs = tuple(map(seq_of, entry.absorbs))
-        return msgspec.structs.replace(entry, replaced=(seq_of(lo), seq_of(hi)), absorbs=absorbs)
+        return replace(entry, replaced=(seq_of(lo), seq_of(hi)), absorbs=absorbs)
     if isinstance(entry, CompactionEntry):
-        return msgspec.structs.replace(entry, cleared=tuple(map(seq_of, entry.cleared)))
+        return replace(entry, cleared=tuple(map(seq_of, entry.cleared)))
     if isinstance(entry, ForkPointEntry):
-        return msgspec.structs.replace(entry, at=seq_of(entry.at))
+        return replace(entry, at=seq_of(entry.at))
     return entry
 
 
@@ -474,7 +482,7 @@ class _Comparison:
             named = with_seqs(entry, seq_of)
         except IndexError:
             return False
-        placed = msgspec.structs.replace(
+        placed = replace(
             named,
             parent_id=there.entry.parent_id,
             seq=there.entry.seq,
@@ -510,13 +518,13 @@ class _Comparison:
             return False
         self._was_longer = both < len(content)
         if len(content) < len(wanted):
-            logged = msgspec.structs.replace(
+            logged = replace(
                 entry.message,
                 content=wanted[len(content) :],
                 usage=_more(there.message.usage, entry.message.usage),
             )
             name = _rest_id(entry.id, len(content))
-            self.extra = (msgspec.structs.replace(entry, id=name, message=logged),)
+            self.extra = (replace(entry, id=name, message=logged),)
         return True
 
 
@@ -529,8 +537,7 @@ def _came_in(entry: Entry) -> bool:
 def _bare(content: tuple[ContentBlock, ...]) -> list[ContentBlock]:
     """Blocks without what lies in files of their own, which may be gone by now."""
     return [
-        msgspec.structs.replace(block, output=None) if isinstance(block, ToolResult) else block
-        for block in content
+        replace(block, output=None) if isinstance(block, ToolResult) else block for block in content
     ]
 
 
@@ -609,7 +616,7 @@ def _header(facts: Facts, cwd: str) -> Header:
     named = facts.cwd if "\0" not in facts.cwd else ""
     header = new_header(named or cwd, model, created=facts.created or None)
     if _of_windows(named) and os.name != "nt":  # there it is no path that could be resolved
-        header = msgspec.structs.replace(header, cwd=named)
+        header = replace(header, cwd=named)
     return header
 
 
@@ -645,16 +652,11 @@ def _write_count(fd: int, start: int, first: ImportEntry, count: int) -> None:
     os.lseek(fd, 0, os.SEEK_END)
 
 
-def _lines(entries: Iterable[Entry], tally: Tally) -> Iterator[bytes]:
+def _lines(strung: Strung, tally: Tally) -> Iterator[bytes]:
     """The lines of entries, many at a time, while they are counted."""
-    batch: list[Entry] = []
-    for entry in entries:
-        tally.take(entry)
-        batch.append(entry)
-        if len(batch) == _BATCH:
-            yield encode_many(batch)
-            batch = []
-    yield encode_many(batch)
+    for batch in strung.batches():
+        tally.take(batch)
+        yield encode_many(batch)
 
 
 def _watched(entries: Iterator[Entry], found: Imported, progress: Progress) -> Iterator[Entry]:
