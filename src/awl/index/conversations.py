@@ -88,6 +88,7 @@ class Conversations:
 
     def __init__(self, folder: Path, patience: Patience) -> None:
         self.path = folder / "conversations.db"
+        self._log = folder / "conversations.db-wal"
         self._patience = patience
         self._connection: sqlite3.Connection | None = None
         self._file: tuple[int, ...] = ()
@@ -317,9 +318,9 @@ class Conversations:
     def _seen(self) -> tuple[int, ...]:
         """What tells that there is another file; of one that was copied, that it has changed."""
         found: list[int] = []
-        for suffix in ("", "-wal") if self.read_only else ("",):
+        for path in (self.path, self._log) if self.read_only else (self.path,):
             try:
-                here = self.path.with_name(self.path.name + suffix).stat()
+                here = path.stat()
             except OSError:
                 continue
             found += (here.st_dev, here.st_ino)
@@ -398,6 +399,12 @@ def _numbers(db: sqlite3.Connection, ids: list[str]) -> dict[str, int]:
 
 def _all(db: sqlite3.Connection, which: str) -> list[Logless]:
     """The conversations that are `IN` the trash, or `NOT IN` it."""
+    conversations = db.execute(
+        f"SELECT * FROM conversations WHERE session_id {which}"  # noqa: S608
+        " (SELECT session_id FROM trashed) ORDER BY session_id"
+    ).fetchall()
+    if not conversations:
+        return []
     said: dict[str, list[Said]] = {}
     for session_id, *facts in db.execute(
         "SELECT session_id, role, text, timestamp FROM messages ORDER BY id"
@@ -411,10 +418,7 @@ def _all(db: sqlite3.Connection, which: str) -> list[Logless]:
             created,
             tuple(said.get(session_id, ())),
         )
-        for session_id, cwd, provider, model, endpoint, created in db.execute(
-            f"SELECT * FROM conversations WHERE session_id {which}"  # noqa: S608
-            " (SELECT session_id FROM trashed) ORDER BY session_id"
-        )
+        for session_id, cwd, provider, model, endpoint, created in conversations
     ]
 
 

@@ -80,6 +80,7 @@ CREATE TABLE postings (
 _STATEMENTS: Final = tuple(filter(None, map(str.strip, _SCHEMA.split(";"))))
 
 _STAMP_SIZE: Final = 256
+_IN_USE: Final = "other processes are using it"
 _NO_FILE: Final[tuple[int, ...]] = (0, 0, 0, 0, 0)
 
 
@@ -91,6 +92,9 @@ class Database:
 
     def __init__(self, folder: Path, patience: Patience) -> None:
         self.path = folder / "index.db"
+        self._log = _beside(self.path, "-wal")
+        self._root = str(folder.parent)
+        self._folder = f"{folder}{os.sep}"
         self.notices: list[str] = []
         self._patience = patience
         self._trusted = _NO_FILE
@@ -122,7 +126,7 @@ class Database:
             try:
                 with contextlib.suppress(Damaged), self._in_use():
                     self._opened()
-                with self._locked("index.new.lock", shared=False, why="another process is at it"):
+                with self._locked("index.new.lock", "another process is at it"):
                     self._take_the_place(self._made_beside(fill))
             except Unusable as error:
                 raise Unusable(f"{self.path} cannot be built anew: {error}") from None
@@ -138,7 +142,7 @@ class Database:
         with self._guard:
             self._drop_connection()
             self._drop_spare()
-            with self._locked("index.new.lock", shared=False), self._alone():
+            with self._locked("index.new.lock"), self._alone():
                 try:
                     for path in (self.path, self.path.with_name("index.new.db")):
                         _remove(path)
@@ -155,7 +159,7 @@ class Database:
     # -- inside ------------------------------------------------------------------------------------
 
     def _on_disk(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        if not self.path.parent.parent.is_dir():
+        if not os.path.isdir(self._root):  # noqa: PTH112 - once for each list
             raise Unusable  # there are no sessions yet, and looking makes nothing
         for last_try in (False, True):
             try:
@@ -186,17 +190,23 @@ class Database:
     ) -> T:
         """Do some work on the file. It is checked first, unless it is still as it was when awl last
         wrote or checked it: the file of the lock tells processes that come later."""
-        main, log = _times(self.path), _times(_beside(self.path, "-wal"))
-        stamp = repr((main, log)).encode().ljust(_STAMP_SIZE)
-        if main != self._trusted and os.read(lock, _STAMP_SIZE) != stamp:
-            _check(db)
-            now = time.time_ns()
-            if is_settled(main[3], main[4], now) and is_settled(log[3], log[4], now):
-                os.lseek(lock, 0, os.SEEK_SET)
-                os.write(lock, stamp)
+        main = _times(self.path)
+        if main != self._trusted:
+            self._check(lock, main, db)
         found = work(db)
         self._trusted = _times(self.path)
         return found
+
+    def _check(self, lock: int, main: tuple[int, ...], db: sqlite3.Connection) -> None:
+        log = _times(self._log)
+        stamp = repr((main, log)).encode().ljust(_STAMP_SIZE)
+        if os.read(lock, _STAMP_SIZE) == stamp:
+            return
+        _check(db)
+        now = time.time_ns()
+        if is_settled(main[3], main[4], now) and is_settled(log[3], log[4], now):
+            os.lseek(lock, 0, os.SEEK_SET)
+            os.write(lock, stamp)
 
     def _opened(self) -> sqlite3.Connection:
         """The connection to the file that has the name now."""
@@ -263,35 +273,52 @@ class Database:
     @contextlib.contextmanager
     def _in_use(self) -> Iterator[int]:
         """Hold the right to use the file, together with others. It dies with the process."""
-        with contextlib.ExitStack() as gate:
-            gate.enter_context(self._locked("index.gate", shared=True))
-            with self._locked("index.lock", shared=True) as lock:
-                gate.close()
-                yield lock
+        gate = self._lock("index.gate", shared=True)
+        try:
+            lock = self._lock("index.lock", shared=True)
+        finally:
+            os.close(gate)
+        try:
+            yield lock
+        finally:
+            os.close(lock)
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
         """Hold the right to replace the file. The gate is closed first: nobody else begins to use
         it, and those who do are soon done."""
-        with self._locked("index.gate", shared=False), self._locked("index.lock", shared=False):
+        with self._locked("index.gate"), self._locked("index.lock"):
             yield
 
     @contextlib.contextmanager
-    def _locked(
-        self, name: str, *, shared: bool, why: str = "other processes are using it"
-    ) -> Iterator[int]:
+    def _locked(self, name: str, why: str = _IN_USE) -> Iterator[None]:
+        lock = self._lock(name, shared=False, why=why)
         try:
-            make_directories(self.path.parent)
-            flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
-            fd = os.open(self.path.with_name(name), flags, 0o600)
+            yield
+        finally:
+            os.close(lock)
+
+    def _lock(self, name: str, *, shared: bool, why: str = _IN_USE) -> int:
+        """A descriptor that holds the lock of a file until it is closed."""
+        try:
+            fd = self._opened_lock(f"{self._folder}{name}")
         except OSError as error:
             raise Unusable(error.strerror or str(error)) from None
         try:
-            if not self._patience.persist(lambda: _flock(fd, shared=shared)):
-                raise Unusable(why)
-            yield fd
-        finally:
+            if self._patience.persist(partial(_flock, fd, shared=shared)):
+                return fd
+            raise Unusable(why)
+        except BaseException:
             os.close(fd)
+            raise
+
+    def _opened_lock(self, path: str) -> int:
+        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
+        try:
+            return os.open(path, flags, 0o600)
+        except FileNotFoundError:
+            make_directories(self.path.parent)
+            return os.open(path, flags, 0o600)
 
     def _notice(self, line: str) -> None:
         if line not in self.notices:

@@ -6,9 +6,8 @@ import hashlib
 import os
 import stat
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -58,12 +57,12 @@ class Folder(NamedTuple):
 
 
 class Disk:
-    """What lies below a root: the logs, those that say that they are open (`owned`), those that
+    """What lies below a root: the `logs`, those that say that they are open (`owned`), those that
     lie elsewhere (`links`), and the folders and logs that cannot be read, with why. `known` is
     what is remembered of folders between two looks."""
 
     def __init__(self, root: Path, known: dict[bytes, Folder] | None = None) -> None:
-        self.logs: list[Seen] = []
+        self._facts: list[Any] = []
         self.owned: set[bytes] = set()
         self.links: set[bytes] = set()
         self.unreadable: list[str] = []
@@ -71,11 +70,12 @@ class Disk:
         self._root = os.fsencode(root) + b"/"
         self._now = time.time_ns()
         try:
-            with os.scandir(self._root) as found:
-                folders = [folder.name for folder in found if not folder.name.startswith(b".")]
+            names = os.listdir(self._root)  # noqa: PTH208 - bytes
         except FileNotFoundError:
             return
-        for name in folders:
+        for name in names:
+            if name.startswith(b"."):
+                continue
             try:
                 self._look(name)
             except OSError as error:
@@ -97,8 +97,7 @@ class Disk:
             and folder.times == times
             and 0 <= self._now - folder.scanned < _REMEMBERED
         ):
-            for log in folder.logs:
-                self._stat(log)
+            self._stat(folder.logs)
         elif stat.S_ISDIR(found.st_mode):
             folder = Folder(self._now, times, [], set(), set())
             self._scan(name, folder)
@@ -118,30 +117,28 @@ class Disk:
                     folder.logs.append(path)
                     if file.is_symlink():
                         folder.links.add(path)
-                    self._stat(path, file.stat)
                 elif path.endswith(_OWNER):
                     folder.owned.add(path[: -len(_OWNER)])
+        self._stat(folder.logs)
 
-    def _stat(self, path: bytes, of: Callable[[], os.stat_result] | None = None) -> None:
-        try:
-            found = of() if of else os.stat(self._root + path)  # noqa: PTH116 - bytes, and many
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            self._miss(path, error)
-            return
-        self.logs.append(
-            (
-                path,
-                found.st_size,
-                found.st_mtime_ns,
-                found.st_ctime_ns,
-                found.st_dev,
-                found.st_ino,
-            )
-        )
+    def _stat(self, paths: list[bytes]) -> None:
+        root, facts = self._root, self._facts
+        for path in paths:
+            try:
+                of = os.stat(root + path)  # noqa: PTH116 - bytes, and many
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                self._miss(path, error)
+                continue
+            facts += path, of.st_size, of.st_mtime_ns, of.st_ctime_ns, of.st_dev, of.st_ino
+
+    @property
+    def logs(self) -> list[Seen]:
+        """The logs, as they were seen."""
+        return [*zip(*[iter(self._facts)] * len(Log._fields), strict=True)]
 
     def digest(self, salt: int) -> bytes:
         """The same for the same logs, unchanged, and the same that cannot be read."""
-        seen = msgspec.msgpack.encode((salt, self.logs, self.unreadable))
+        seen = msgspec.msgpack.encode((salt, self._facts, self.unreadable))
         return hashlib.blake2b(seen, digest_size=16).digest()

@@ -28,10 +28,9 @@ from awl.index.segments import (
     Stretch,
     numbers_with,
     read_docs,
-    read_places,
 )
 from awl.index.sqlite import reading
-from awl.index.texts import Doc, Needle, excerpt, needles
+from awl.index.texts import Needle, excerpt, needles
 from awl.log.names import in_utc
 
 _MOST_WORDS: Final = 256  # words that a piece may occur in, to be looked up one by one
@@ -73,11 +72,8 @@ class _Session(NamedTuple):
     key: int
 
 
-class _Place(NamedTuple):
-    """Where in the order of all results a hit stands."""
-
-    session: _Session
-    doc: int
+_Placed = tuple[_Session, int, Hit]
+"""A hit behind what says where in the order of all it stands: its session and the doc."""
 
 
 def search(
@@ -119,8 +115,8 @@ def _found(catalog: Catalog, look: _Look, limit: int | None, unreadable: list[st
     found = [*islice(look.hits(most or _AT_ONCE), most)]
     found.reverse()
     if others := _logless(catalog, look):
-        found = sorted([*found, *others], key=lambda one: one[0])
-    hits = [hit for _, hit in found]
+        found = sorted([*found, *others], key=lambda one: one[:2])
+    hits = [hit for _, _, hit in found]
     more = limit is not None and len(hits) > limit
     return Found(tuple(hits[-limit:] if limit else hits), more, tuple(unreadable))
 
@@ -143,37 +139,36 @@ class _Look:
         self._pieces = self._words()
         self._places: dict[int, list[Group]] = {}
 
-    def hits(self, at_once: int) -> Iterator[tuple[_Place, Hit]]:
+    def hits(self, at_once: int) -> Iterator[_Placed]:
         """What is found in the logs, newest first. So many docs are read at once."""
         seen: set[tuple[int, int, str]] = set()
-        for session, number, doc in self._docs(min(at_once, _AT_ONCE)):
-            same = (session.key, doc.seq, doc.entry_id)  # a line that stands in the log twice
-            if same in seen or (snippet := excerpt(doc.text, self.wanted)) is None:
-                continue
-            seen.add(same)
-            hit = Hit(
-                session_id=session.id,
-                seq=doc.seq,
-                entry_id=doc.entry_id,
-                role=doc.role,
-                timestamp=in_utc(doc.timestamp),
-                snippet=snippet,
-            )
-            yield _Place(session, number), hit
-
-    def _docs(self, at_once: int) -> Iterator[tuple[_Session, int, Doc]]:
-        """The docs to look at, newest first."""
-        if not self._pieces:
-            candidates = self._all()
-        elif (few := self._few()) is not None:
-            candidates = self._sorted(few)
-        else:
-            candidates = self._many()
-        while some := list(islice(candidates, at_once)):
+        candidates = self._candidates()
+        while some := list(islice(candidates, min(at_once, _AT_ONCE))):
             docs = read_docs(self.db, [number for _, number in some])
             for session, number in some:
-                if number in docs:
-                    yield session, number, docs[number]
+                if (doc := docs.get(number)) is None:
+                    continue
+                same = (session.key, doc.seq, doc.entry_id)  # a line that is in the log twice
+                if same in seen or (snippet := excerpt(doc.text, self.wanted)) is None:
+                    continue
+                seen.add(same)
+                hit = Hit(
+                    session_id=session.id,
+                    seq=doc.seq,
+                    entry_id=doc.entry_id,
+                    role=doc.role,
+                    timestamp=doc.timestamp,
+                    snippet=snippet,
+                )
+                yield session, number, hit
+
+    def _candidates(self) -> Iterator[tuple[_Session, int]]:
+        """The docs to look at, newest first."""
+        if not self._pieces:
+            return self._all()
+        if (few := self._few()) is not None:
+            return self._sorted(few)
+        return self._many()
 
     # -- where all must be looked at ---------------------------------------------------------------
 
@@ -207,7 +202,7 @@ class _Look:
                     found
                     for number in numbers
                     if (number != TOO_LONG or segment.long)
-                    and (found := read_places(self.db, segment.id, number))
+                    and (found := self._segments.read(self.db, segment.id, number))
                 ]
                 for numbers in self._pieces
             ]
@@ -240,12 +235,10 @@ class _Look:
                 yield session, doc
 
     def _many(self) -> Iterator[tuple[_Session, int]]:
-        by_key: dict[int, list[Stretch]] = defaultdict(list)
-        for stretch in self._segments.stretches():
-            by_key[stretch.first >> KEY].append(stretch)
         for session in self._sessions():
-            for stretch in sorted(by_key[session.key], reverse=True, key=lambda one: one.first):
-                yield from ((session, doc) for doc in self._in_stretch(stretch))
+            for stretch in self._segments.of_session(session.key):
+                for doc in self._in_stretch(stretch):
+                    yield session, doc
 
     def _in_stretch(self, stretch: Stretch) -> Iterable[int]:
         """The docs of a stretch in which all needles may occur, newest first."""
@@ -253,7 +246,7 @@ class _Look:
         if segment is None:
             return self._looked_at(first, docs)
         here = common(self._in_segment(segment), place, place + docs)
-        return (first + at - place for at in here)
+        return map((first - place).__add__, here)
 
     def _sessions(self, keys: Iterable[int] | None = None) -> Iterator[_Session]:
         """The sessions of a directory, or all, or some of them, newest first."""
@@ -266,9 +259,9 @@ class _Look:
             yield _Session(*row)
 
 
-def _logless(catalog: Catalog, look: _Look) -> list[tuple[_Place, Hit]]:
+def _logless(catalog: Catalog, look: _Look) -> list[_Placed]:
     """The hits in conversations that have no log. Those are few, and are simply looked through."""
-    found = []
+    found: list[_Placed] = []
     for one in catalog.logless(look.db, look.cwd):
         session = _Session(info_of(one, None).updated, one.session_id, b"", 0)
         for seq, said in enumerate(one.said, 1):
@@ -281,5 +274,5 @@ def _logless(catalog: Catalog, look: _Look) -> list[tuple[_Place, Hit]]:
                     timestamp=in_utc(said.timestamp),
                     snippet=snippet,
                 )
-                found.append((_Place(session, seq), hit))
+                found.append((session, seq, hit))
     return found

@@ -87,11 +87,14 @@ def size(group: Group) -> int:
 
 def common(groups: Sequence[Group], start: int, end: int) -> Iterator[int]:
     """The places in a range that are in each group, highest first."""
-    rarest, *others = sorted(groups, key=size)
+    rarest, *others = sorted(groups, key=size) if len(groups) > 1 else groups
     step = _WINDOW if any(places.kind == BITS for places in rarest) else 1 << 16
     for high in range(end, start, -step):
         parts = [places.between(max(start, high - step), high) for places in rarest]
         here = parts[0] if len(parts) == 1 else sorted(set[int]().union(*parts))
+        if not others:
+            yield from reversed(here)
+            continue
         for place in reversed(here):
             if all(any(place in places for places in group) for group in others):
                 yield place

@@ -33,7 +33,7 @@ from awl.index.places import KINDS, Places
 from awl.index.rows import Taken, unpacked
 from awl.index.sqlite import Damaged, writing
 from awl.index.texts import Doc, Needle, fold, words
-from awl.log.names import TIMESTAMP
+from awl.log.names import TIMESTAMP, in_utc
 
 KEY: Final = 32
 """Bits of a doc's number that count within its session."""
@@ -52,6 +52,7 @@ _CHUNK: Final = 1 << 14  # bytes of places in a row
 _BLOCK: Final = 1 << 14  # characters of a block of words that grows no more
 _END: Final = 1 << 32  # no word has this number
 _REMEMBERED: Final = 64  # pieces of words whose words are remembered
+_MOST_PLACES: Final = 1024  # words whose places in a segment are remembered
 _CLAIM: Final = 3.0  # seconds for which one process makes a segment, and no other tries
 
 _ROLES: Final = ("user", "assistant", "tool", "system", "title", "label", "summary", "import")
@@ -195,11 +196,7 @@ def read_docs(db: sqlite3.Connection, numbers: Sequence[int]) -> dict[int, Doc]:
     """
     marks = ", ".join("?" * len(numbers))
     query = f"SELECT doc, about, text, checksum FROM messages WHERE doc IN ({marks})"  # noqa: S608
-    found = {}
-    for number, about, text, checksum in db.execute(query, numbers):
-        if _text_checksum(text, number) != checksum:
-            raise Damaged("a text's checksum is wrong")
-        found[number] = _unpacked(about, text)
+    found = {row[0]: _unpacked(*row) for row in db.execute(query, numbers)}
     if len(found) < len(numbers):
         _check_gone(db, set(numbers) - found.keys())
     return found
@@ -217,32 +214,32 @@ def _packed(doc: Doc) -> bytes:
     return crc32(data).to_bytes(4, "big") + data
 
 
-def _unpacked(about: bytes, text: bytes) -> Doc:
+def _unpacked(number: int, about: bytes, text: bytes, checksum: int) -> Doc:
     data = about[4:]
-    if crc32(data).to_bytes(4, "big") != about[:4]:
+    if (
+        crc32(text, number & _LOW ^ number >> KEY) != checksum
+        or crc32(data).to_bytes(4, "big") != about[:4]
+    ):
         raise Damaged("a text's checksum is wrong")
     seq, entry, role, moment = _about.decode(data)
     return Doc(
         seq,
         f"{entry:08x}" if isinstance(entry, int) else entry,
         _ROLES[role] if isinstance(role, int) else role,
-        _written(moment) if isinstance(moment, int) else moment,
+        _written(moment) if isinstance(moment, int) else in_utc(moment),
         text.decode(),
     )
 
 
 def _written(moment: int) -> str:
     """Milliseconds since 1970 as awl writes a time."""
-    seconds, milliseconds = divmod(moment, 1000)
-    days, seconds = divmod(seconds, 86400)
-    minutes, seconds = divmod(seconds, 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{_day(days)}T{hours:02}:{minutes:02}:{seconds:02}.{milliseconds:03}Z"
+    minute, milliseconds = divmod(moment, 60_000)
+    return f"{_minute(minute)}{milliseconds // 1000:02}.{milliseconds % 1000:03}Z"
 
 
 @lru_cache
-def _day(number: int) -> str:
-    return (_EPOCH + timedelta(days=number)).date().isoformat()
+def _minute(number: int) -> str:
+    return (_EPOCH + timedelta(minutes=number)).isoformat()[: len("2026-04-25T17:40:")]
 
 
 def _text_checksum(text: bytes, number: int) -> int:
@@ -285,22 +282,28 @@ class Segments:
         self._end = 1
         self._runs: dict[int, tuple[Run, ...]] = {}
         self._asked: dict[tuple[str, int], list[int] | None] = {}
+        self._places: dict[tuple[int, int], Places | None] = {}
+        self._by_key: dict[int, list[Stretch]] = {}
 
     def refresh(self, db: sqlite3.Connection) -> None:
         """Bring what is in memory level with the database."""
         contents = read_contents(db)
+        if contents == self.contents:
+            return
         if contents.era != self.contents.era or contents.words < self._end:
             self._blocks, self._end, self._runs = {}, 1, {}
             self._asked.clear()
-        self.contents = contents
-        self._read_words(db)
+            self._places.clear()
+        self._by_key = {}
+        self._read_words(db, contents.words)
         ids = {segment.id for segment in contents.segments}
         self._runs = {known: runs for known, runs in self._runs.items() if known in ids}
         for segment in ids - self._runs.keys():
             self._runs[segment] = _read_runs(db, segment)
+        self.contents = contents
 
-    def _read_words(self, db: sqlite3.Connection) -> None:
-        if self._end == self.contents.words:
+    def _read_words(self, db: sqlite3.Connection, end: int) -> None:
+        if self._end == end:
             return
         self._asked.clear()
         self._end = max(self._blocks, default=1)  # the last block may have grown
@@ -310,7 +313,7 @@ class Segments:
                 raise Damaged("the checksum of words is wrong")
             self._blocks[first] = data.decode()
             self._end += data.count(b"\n")
-        if self._end != self.contents.words:
+        if self._end != end:
             raise Damaged("words are missing")
 
     def words_with(self, piece: str, most: int) -> list[int] | None:
@@ -360,6 +363,21 @@ class Segments:
                 place += run.docs
         for run in self.contents.pending:
             yield Stretch(run.first, run.docs, None, 0)
+
+    def of_session(self, key: int) -> Sequence[Stretch]:
+        """Where the docs of a session are, newest first."""
+        if not self._by_key:
+            for stretch in sorted(self.stretches(), reverse=True, key=lambda one: one.first):
+                self._by_key.setdefault(stretch.first >> KEY, []).append(stretch)
+        return self._by_key.get(key, ())
+
+    def read(self, db: sqlite3.Connection, segment: int, word: int) -> Places | None:
+        """The places in a segment of the docs that hold a word."""
+        if (segment, word) not in self._places:
+            if len(self._places) >= _MOST_PLACES:
+                self._places.clear()
+            self._places[segment, word] = read_places(db, segment, word)
+        return self._places[segment, word]
 
     def runs(self, segment: Segment) -> tuple[Run, ...]:
         """The docs of a segment."""

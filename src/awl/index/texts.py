@@ -99,22 +99,25 @@ def _needle(part: str) -> Needle:
 
 def excerpt(text: str, wanted: tuple[Needle, ...]) -> str | None:
     """The text around its first hit on one line, the hit in « »; None unless all needles occur."""
-    folded = fold(text)
-    hits = []
+    folded = text.casefold()
+    at = size = len(folded)
     for needle in wanted:
-        at = folded.find(needle.text)
-        if at < 0:
+        found = folded.find(needle.text)
+        if found < 0:
             return None
-        hits.append((at, len(needle.text)))
-    at, size = min(hits)
+        if (hit := (found, len(needle.text))) < (at, size):
+            at, size = hit
     end = at + size
     if len(folded) != len(text):  # a sharp s is two letters when folded
         ends = list(accumulate(len(fold(letter)) for letter in text))
         at, end = bisect_right(ends, at), bisect_left(ends, end) + 1
-    before, behind = text[max(0, at - _AROUND) : at], text[end : end + _AROUND]
-    start = "…" if at > _AROUND else ""
+    begin, start = (at - _AROUND, "…") if at > _AROUND else (0, "")
+    before, behind = text[begin:at], text[end : end + _AROUND]
     more = "…" if end + _AROUND < len(text) else ""
-    return " ".join(f"{start}{before.lstrip()}«{text[at:end]}»{behind.rstrip()}{more}".split())
+    line = f"{start}{before.lstrip()}«{text[at:end]}»{behind.rstrip()}{more}"
+    if line.isprintable() and "  " not in line:  # of all white space, only a space is printable
+        return line
+    return " ".join(line.split())
 
 
 class Docs:
