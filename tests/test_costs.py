@@ -1,4 +1,4 @@
-"""What appends, resumes and lists cost, counted: without a clock, so that no load changes it.
+"""What appends, resumes, lists and searches cost, counted: no clock, so no load changes it.
 
 What grows faster than it may fails here: system calls as strace sees them, bytes that are decoded,
 and calls of functions.
@@ -202,6 +202,21 @@ if what == "list":
     store.list()
     mark()
     store.list()
+elif what == "find":
+    store = Store(where)
+    (info,) = store.list().sessions
+    session = Session.open(Path(info.path))
+    session.append(entry)
+    session.close()
+    store.resolve(info.id)
+    mark()
+    store.resolve(info.id)
+elif what == "search":
+    store = Store(where)
+    for _ in range(3):
+        store.search("prompt", limit=5)
+    mark()
+    store.search("prompt", limit=5)
 elif what == "append":
     session = Session.open(where)
     session.append(entry)
@@ -267,3 +282,31 @@ def test_a_list_looks_at_each_log_once_and_opens_none(tmp_path: Path) -> None:
     assert {name: counts[1][name] - counts[0][name] for name in counts[1]} == {
         name: 10 if name == "stat" else 0 for name in counts[1]
     }
+
+
+def test_a_session_is_found_by_its_id_without_reading_its_log(tmp_path: Path) -> None:
+    counts = []
+    for entries in (40, 4000):
+        root = tmp_path / str(entries)
+        a_log(root, entries)
+        lines = system_calls("find", root)
+        assert not [line for line in lines if re.search(r"\b(p?write\w*|\w*sync)\(", line)]
+        read = [line for line in lines if re.search(r"\bp?read\w*\(", line) and ".jsonl" in line]
+        assert sum(int(line.rpartition("= ")[2]) for line in read) <= 1 << 14
+        counts.append(names(lines))
+    assert counts[0] == counts[1]
+
+
+def test_a_search_looks_at_each_log_once_and_opens_none(tmp_path: Path) -> None:
+    counts = []
+    for sessions in (10, 20):
+        root = tmp_path / str(sessions)
+        for _ in range(sessions):
+            os.utime(a_log(root, 8), (1, 1))
+        lines = system_calls("search", root)
+        assert not [line for line in lines if ".jsonl" in line and re.search(r"\bopen", line)]
+        counts.append(names(lines))
+    assert {name: counts[1][name] - counts[0][name] for name in counts[1]} == {
+        name: 10 if name == "stat" else 0 for name in counts[1]
+    }
+    assert sum(counts[0].values()) - counts[0]["stat"] < 60

@@ -51,6 +51,56 @@ def titles(store: Store) -> list[str]:
     return [info.title for info in store.list().sessions]
 
 
+# -- what an id costs ----------------------------------------------------------------------------
+
+
+def test_an_id_is_found_without_taking_in_what_changed(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = [put(store, number) for number in range(3)]
+    store.list()
+    with paths[0].open("ab") as log:
+        log.write(b'{"type":"title","id":"aaaa0001","parentId":null,"seq":9,"title":"y"}\n')
+    paths.append(put(store, 3))
+    paths.pop(1).unlink()
+
+    def never(*arguments: object) -> None:
+        raise AssertionError("a log was read")
+
+    monkeypatch.setattr(level, "_read_open", never)
+    for path in paths:
+        session_id = path.stem.partition("_")[2]
+        assert store.resolve(session_id) == store.resolve(session_id[:13]) == path
+
+
+@pytest.mark.parametrize("glances", [16, 0])
+def test_an_id_is_what_the_log_says_now_however_it_changed(
+    store: Store, monkeypatch: pytest.MonkeyPatch, glances: int
+) -> None:
+    monkeypatch.setattr(level, "_GLANCES", glances)
+    edited, replaced, spoiled, copied, gone = (put(store, number) for number in range(5))
+    store.list()
+    before = edited.stat()
+    edited.write_bytes(edited.read_bytes().replace(b"019dc5ba-53f0", b"019dc5ba-aaa0"))
+    os.utime(edited, ns=(before.st_atime_ns, before.st_mtime_ns))
+    other = replaced.with_suffix(".new")
+    other.write_bytes(replaced.read_bytes().replace(b"019dc5ba-53f1", b"019dc5ba-aaa1"))
+    other.replace(replaced)
+    copied.with_name(copied.name.replace("019dc5ba-53f3", "copy-53f3")).write_bytes(
+        copied.read_bytes()
+    )
+    gone.unlink()
+    for path, session_id in ((edited, "019dc5ba-aaa0"), (replaced, "019dc5ba-aaa1")):
+        assert store.resolve(session_id) == path
+    for session_id in ("019dc5ba-53f0", "019dc5ba-53f1", "019dc5ba-53f4"):
+        with pytest.raises(SessionNotFound):
+            store.resolve(session_id)
+    with pytest.raises(AmbiguousId):
+        store.resolve("019dc5ba-53f3")
+    spoiled.write_bytes(b"x" + spoiled.read_bytes())  # then the name tells
+    assert store.resolve("019dc5ba-53f2") == spoiled
+
+
 # -- what a list costs ---------------------------------------------------------------------------
 
 

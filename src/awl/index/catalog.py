@@ -38,6 +38,10 @@ _MANY: Final = 64  # ids that are shortened all at once
 _summary: Final = msgspec.msgpack.Decoder(Summary)
 
 
+_Ids = list[tuple[str, bytes]]
+"""Ids of sessions and the paths of their logs below the root, in order."""
+
+
 class Catalog:
     """The sessions below a folder. `notices` are lines for a person."""
 
@@ -180,22 +184,32 @@ class Catalog:
         conversation without a log has none."""
 
         def work(db: sqlite3.Connection) -> dict[str, list[Path]]:
-            self.catch_up(db)
-            known = {one.session_id: one.session_id.lower() for one in self.logless(db)}
-            query = "SELECT id, path FROM sessions WHERE folded = ? ORDER BY id, path"
-            found = self._paths(db.execute(query, (folded,)))
+            ids = self._glanced(db)
+            known = {
+                one.session_id: one.session_id.lower()
+                for one in self.logless(db)
+                if ids is None or all(one.session_id != logged for logged, _ in ids)
+            }
+            found = self._paths(_equal(db, folded, ids))
             found |= {one: [] for one, lower in known.items() if lower == folded}
             if not found and folded:
-                rows = db.execute(
-                    "SELECT id, path FROM sessions WHERE folded >= ? AND folded < ?"
-                    " ORDER BY id, path",
-                    (folded, folded + "\U0010ffff"),
-                )
-                found = self._paths(rows)
+                found = self._paths(_beginning(db, folded, ids))
                 found |= {one: [] for one, lower in known.items() if lower.startswith(folded)}
             return found
 
         return self.database.run(work)
+
+    def _glanced(self, db: sqlite3.Connection) -> _Ids | None:
+        """The ids of all logs, where a glance at those that changed is enough to know them; else
+        None, and the index is level."""
+        disk = self._look()
+        if is_level(db, disk, self.conversations):
+            return None
+        from awl.index.level import glance  # a list that nothing changed for does without it
+
+        if (ids := glance(db, self.root, disk)) is None:
+            self.catch_up(db, disk)
+        return ids
 
     def numbered(self, number: int) -> dict[str, list[Path]]:
         """The logs of the session with this number; by id."""
@@ -272,6 +286,22 @@ def is_level(db: sqlite3.Connection, disk: Disk, conversations: Conversations) -
     """Whether the index was level with just these logs, and nothing changed since."""
     seen = db.execute("SELECT value FROM meta WHERE key = 'seen'").fetchone()
     return seen is not None and seen[0] == disk.digest(conversations.identity())
+
+
+def _equal(db: sqlite3.Connection, folded: str, ids: _Ids | None) -> _Ids:
+    """The logs whose id is this."""
+    if ids is not None:
+        return [one for one in ids if one[0].lower() == folded]
+    query = "SELECT id, path FROM sessions WHERE folded = ? ORDER BY id, path"
+    return db.execute(query, (folded,)).fetchall()
+
+
+def _beginning(db: sqlite3.Connection, folded: str, ids: _Ids | None) -> _Ids:
+    """The logs whose id begins so."""
+    if ids is not None:
+        return [one for one in ids if one[0].lower().startswith(folded)]
+    query = "SELECT id, path FROM sessions WHERE folded >= ? AND folded < ? ORDER BY id, path"
+    return db.execute(query, (folded, folded + "\U0010ffff")).fetchall()
 
 
 def scope(db: sqlite3.Connection, cwd: str | None) -> tuple[str, list[bytes | int]]:

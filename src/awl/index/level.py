@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from awl.entries import Header
 from awl.errors import AwlError
 from awl.index.conversations import Conversations
 from awl.index.database import begin_anywhere, count_dead
@@ -22,15 +23,20 @@ from awl.index.info import Summary
 from awl.index.rows import FACTS, seal
 from awl.index.sqlite import Unusable, writing
 from awl.index.summary import Changed, Mark, fits, read_on, stands
-from awl.log.durable import sync
+from awl.log.durable import CLOEXEC, sync
+from awl.log.line import BadLine, decode
+from awl.log.scan import BOM, read_at
 
 _MANY: Final = 32  # logs that are not sure to be on disk: all of the system is synced instead
 _WRITTEN_OUT: Final = 120_000_000_000  # ns after which a system has written out what it holds back
 _BATCH: Final = 0.1  # seconds of reading that go into one transaction
+_GLANCES: Final = 16  # logs whose first line is read to know what session they are
+_LONGEST_HEADER: Final = 1 << 14  # bytes of a line that is read for that
 _TRIES: Final = 3  # readings of a log that changes under them
 _TICK: Final = 2_000_000_000  # ns by which the times of files may be behind the clock
 
 _ROWS: Final = "SELECT key, path, size, mtime, ctime, dev, ino, settled, mark FROM sessions"
+_IDS: Final = "SELECT path, size, mtime, ctime, dev, ino, settled, id FROM sessions"
 _mark_decoder: Final = msgspec.msgpack.Decoder(Mark)
 
 
@@ -230,6 +236,44 @@ class Level:
         self._version = found + 1 if found == self._version else -1
         _set(self._db, "version", found + 1)
         _set(self._db, "seen", b"")
+
+
+def glance(db: sqlite3.Connection, root: Path, disk: Disk) -> list[tuple[str, bytes]] | None:
+    """The ids of all logs and their paths, in order, from an index that need not be level: of logs
+    that changed, only the first line is read. None where they are many, or one has no such line."""
+    rows = {row[0]: row for row in db.execute(_IDS)}
+    ids = []
+    changed = []
+    for seen in disk.logs:
+        row = rows.get(seen[0])
+        if row is not None and row[1:-2] == seen[1:] and row[-2]:
+            ids.append((row[-1], seen[0]))
+        elif Log(*seen).name is not None:
+            changed.append(seen[0])
+    if len(changed) > _GLANCES:
+        return None
+    for path in changed:
+        header = _header(os.fsencode(root) + b"/" + path)
+        if header is None:
+            return None
+        ids.append((header.id, path))
+    return sorted(ids)
+
+
+def _header(path: bytes) -> Header | None:
+    """What the first line of a log says; None if that takes more than a glance."""
+    try:
+        fd = os.open(path, os.O_RDONLY | CLOEXEC | getattr(os, "O_NONBLOCK", 0))
+    except OSError:
+        return None
+    try:
+        line, newline, _ = read_at(fd, _LONGEST_HEADER, 0).partition(b"\n")
+        found = decode(line.removeprefix(BOM)) if newline else None
+    except (OSError, BadLine):
+        return None
+    finally:
+        os.close(fd)
+    return found if isinstance(found, Header) else None
 
 
 def _read_open(fd: int, path: Path, name: bytes, row: _Row | None, synced: int) -> _Read | None:
