@@ -11,6 +11,7 @@ from awl.access import INTERRUPTED, OFF_PATH, HistoryItem
 from awl.entries import Entry
 from awl.history import banner_info, history
 from awl.replay import read
+from awl.table import Ids
 
 
 def use(id: str = "t1", name: str = "bash", input: str = '{"command":"ls"}') -> JSON:
@@ -55,6 +56,19 @@ def test_messages_come_in_file_order_with_calls_and_their_results(awl: Awl) -> N
     ]
     assert answer.marks == ()
     assert (final.text, final.seq, final.name) == ("Done.", 4, "scripted")
+
+
+def test_without_labels_no_entry_is_looked_up_by_its_id(
+    awl: Awl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where many are looked up, an index of all is kept: some 150 bytes for each entry."""
+    state = read(awl.write_log(user("Look."), assistant("I look."), user("And?"), assistant("So.")))
+
+    def never(*arguments: object) -> None:
+        raise AssertionError("an id was looked up")
+
+    monkeypatch.setattr(Ids, "find", never)
+    assert len(list(history(state))) == 4
 
 
 def test_what_nothing_can_change_any_more_is_not_held(awl: Awl) -> None:

@@ -97,8 +97,11 @@ def labels(state: State) -> dict[str, int]:
 
 def label_of(state: State, position: int) -> str:
     """The label of an entry; empty when it has none."""
+    if not state.labels:  # as in most sessions: asking for the id of each entry takes memory
+        return ""
     entry_id = state.entries[position].id
-    return state.labels.get(entry_id, "") if state.find(entry_id) == position else ""
+    label = state.labels.get(entry_id, "")
+    return label if label and state.find(entry_id) == position else ""
 
 
 class Labelling(NamedTuple):
