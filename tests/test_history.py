@@ -58,17 +58,22 @@ def test_messages_come_in_file_order_with_calls_and_their_results(awl: Awl) -> N
     assert (final.text, final.seq, final.name) == ("Done.", 4, "scripted")
 
 
-def test_without_labels_no_entry_is_looked_up_by_its_id(
+def test_only_what_has_a_label_is_looked_up_by_its_id(
     awl: Awl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where many are looked up, an index of all is kept: some 150 bytes for each entry."""
-    state = read(awl.write_log(user("Look."), assistant("I look."), user("And?"), assistant("So.")))
+    label = {"type": "label", "targetId": "00000003", "label": "here"}
+    said = (user("Look."), assistant("I look."), user("And?"), assistant("So."))
+    state = read(awl.write_log(*said, label))
+    asked = []
 
-    def never(*arguments: object) -> None:
-        raise AssertionError("an id was looked up")
+    def find(ids: Ids, entry_id: str) -> int | None:
+        asked.append(entry_id)
+        return list(ids).index(entry_id)
 
-    monkeypatch.setattr(Ids, "find", never)
-    assert len(list(history(state))) == 4
+    monkeypatch.setattr(Ids, "find", find)
+    assert [item.marks for item in history(state)] == [(), (), ("label: here",), ()]
+    assert asked == ["00000003"]
 
 
 def test_what_nothing_can_change_any_more_is_not_held(awl: Awl) -> None:

@@ -33,7 +33,7 @@ from awl.entries import (
     TitleEntry,
     ToolResultEntry,
 )
-from awl.places import label_of
+from awl.places import labels_at
 from awl.state import State, gap_text, import_text, is_prompt, summary_text
 from awl.tools import Tool, all_tools
 
@@ -112,6 +112,7 @@ class _History:
         self._drafts: deque[_Draft] = deque()
         self._open: dict[str, tuple[_Draft, int]] = {}
         self._partial: _Draft | None = None
+        self._labels = labels_at(state)
         self._asked = [ModelRef("", "")]  # by position, that of the root first
 
     def items(self) -> Iterator[HistoryItem]:
@@ -230,7 +231,7 @@ class _History:
                 draft.marks.append(INTERRUPTED)
         if not self._state.on_path(position):
             draft.marks.append(OFF_PATH)
-        if label := label_of(self._state, position):
+        if label := self._labels.get(position):
             draft.marks.append(f"label: {label}")
         if logged.role == "assistant":
             if logged.model and asked.model and logged.model != asked.model:

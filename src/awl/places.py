@@ -39,6 +39,7 @@ class GoingBack(msgspec.Struct, frozen=True, kw_only=True):
 
 def prompts(state: State) -> Iterator[Prompt]:
     """The prompts on the current path, the last one first."""
+    labelled = labels_at(state)
     for number, (position, text) in enumerate(_prompts(state), 1):
         entry = state.entries[position]
         yield Prompt(
@@ -46,7 +47,7 @@ def prompts(state: State) -> Iterator[Prompt]:
             entry_id=entry.id,
             timestamp=entry.timestamp,
             text=text,
-            label=label_of(state, position),
+            label=labelled.get(position, ""),
         )
 
 
@@ -95,13 +96,10 @@ def labels(state: State) -> dict[str, int]:
     return found
 
 
-def label_of(state: State, position: int) -> str:
-    """The label of an entry; empty when it has none."""
-    if not state.labels:  # as in most sessions: asking for the id of each entry takes memory
-        return ""
-    entry_id = state.entries[position].id
-    label = state.labels.get(entry_id, "")
-    return label if label and state.find(entry_id) == position else ""
+def labels_at(state: State) -> dict[int, str]:
+    """The labels of the entries that have one, by position."""
+    found = {state.find(entry_id): label for entry_id, label in state.labels.items() if label}
+    return {position: label for position, label in found.items() if position is not None}
 
 
 class Labelling(NamedTuple):
