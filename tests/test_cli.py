@@ -16,6 +16,7 @@ import pytest
 from running import HARMFUL, LIMIT, Awl, assistant, call, kind, say, texts, until, user
 
 from awl import __version__
+from awl.cli.common import print_json
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\x1b[31m\x9b31m\x85\rover\u202etxt"
 HEAVY = ("anthropic", "openai", "rich", "prompt_toolkit", "asyncio", "textual", "starlette")
@@ -1103,6 +1104,21 @@ def test_a_title_cannot_forge_a_row(awl: Awl) -> None:
     path = awl.write_log(user("a"), {"type": "title", "title": "one\n01a22996  a false row"})
     assert len(awl("sessions", "--all").lines) == 1
     assert path.exists()
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *([], {}, [[], {}], "x", None),
+        [{"a": [1, -0.0, 1e300, 10**40, True, None], "": {"b": 'é ✓ 😀 \u2028 \x00 \x7f / \\ "'}}],
+        ["half of a pair: \ud83d", {"a": [{}, []]}],
+    ],
+)
+def test_json_is_laid_out_as_the_standard_library_does(
+    value: object, capsys: pytest.CaptureFixture[str]
+) -> None:
+    print_json(value)
+    assert capsys.readouterr().out == json.dumps(value, indent=2) + "\n"
 
 
 @pytest.mark.parametrize("odd", ["9" * 5000, "[" * 985 + "]" * 985, "NaN"])
