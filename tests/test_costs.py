@@ -1,4 +1,4 @@
-"""What appends, resumes, lists and searches cost, counted: no clock, so no load changes it.
+"""What appends, resumes, forks, lists and searches cost, counted: without a clock.
 
 What grows faster than it may fails here: system calls as strace sees them, bytes that are decoded,
 and calls of functions.
@@ -34,6 +34,7 @@ from awl.entries import (
 from awl.log.scan import CHUNK
 from awl.session import Session
 from awl.state import State
+from awl.store.files import Store
 
 MODEL = ModelRef("anthropic", "claude-1")
 ROUND = 4  # entries of `rounds` for each round
@@ -178,6 +179,18 @@ def test_a_condensed_resume_decodes_no_more_bodies_than_it_needs(tmp_path: Path)
             assert given["_skimmed"].bytes <= path.stat().st_size * 1.01
             whole.append(given["_entry"].bytes + given["_known"].bytes + given["_outer"].bytes)
     assert whole[1] - whole[0] < 0.05 * path.stat().st_size
+
+
+@pytest.mark.parametrize(("at", "scans"), [(4001, 1), (3000, 1), (None, 0)])
+def test_a_fork_decodes_no_body_and_only_a_cut_has_it_scan(
+    tmp_path: Path, at: int | None, scans: int
+) -> None:
+    path = a_log(tmp_path, 4000)
+    with decoded() as given:
+        child = Store(tmp_path).fork(path, at=at)
+    assert given["_skimmed"].bytes <= scans * path.stat().st_size
+    assert sum(counting.bytes for counting in given.values()) - given["_skimmed"].bytes < 1 << 17
+    assert resumed(child).next_seq == (at or 4001) + 1  # the last one says that it was closed
 
 
 # -- system calls --------------------------------------------------------------------------------

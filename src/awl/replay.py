@@ -71,12 +71,13 @@ def damage_notices(path: Path, state: State) -> list[str]:
 
 
 def replay(
-    fd: int, path: Path, lost_lines: int, *, lazily: bool | None = None
+    fd: int, path: Path, lost_lines: int, *, lazily: bool | None = None, fold: bool = True
 ) -> tuple[State, int]:
     """The state of an open log, and the number of its last line.
 
     `lazily` leaves bodies on disk, and reads those that the fold turns out to need: by default up
-    to where the last condensation makes that likely to pay.
+    to where the last condensation makes that likely to pay. Without `fold`, the state tells where
+    entries are and not what they lead to.
     """
     state = State(read=fd_reader(fd))
     left = _condensed_up_to(fd) if lazily is None else LARGEST * lazily
@@ -91,7 +92,8 @@ def replay(
             state.header = _rebuilt_header(path)
             rebuilt = "no session header: rebuilt from the file's name and what follows"
             state.findings.insert(0, Finding(1, rebuilt))
-        state.settle(lost_lines)
+        if fold:
+            state.settle(lost_lines)
     finally:
         if collecting:
             gc.enable()

@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import os
 import secrets
+from array import array
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -115,14 +116,14 @@ def _whole(fd: int, path: Path) -> Cut:
     found = _last(fd, end, newline)
     if found is not None:
         return Cut(end, newline, found[1], found[0])
-    state, _ = replay(fd, path, 0, lazily=True)
+    state, _ = replay(fd, path, 0, lazily=True, fold=False)
     seqs = [seq for seq, start in zip(state.seqs, state.starts, strict=True) if start < end]
     return Cut(end, newline, max(seqs, default=0))
 
 
 def _at(fd: int, path: Path, session_id: str, at: int) -> Cut:
-    state, _ = replay(fd, path, 0, lazily=True)
-    seqs = state.seqs
+    state, _ = replay(fd, path, 0, lazily=True, fold=False)
+    seqs = array("Q", state.seqs)
     last = max(seqs, default=0)
     if at not in seqs:
         inside = 1 <= at <= last
