@@ -283,47 +283,52 @@ _Where = int | tuple[int, int]
 """Where a message stands: the byte at which its line starts, and its place if that sets a list."""
 
 
+_NOWHERE: Final = (0, 0)
+
+
 class _Left:
     """The messages that are left while patches are applied.
 
-    `names` are theirs, in order; `gone` counts how often each was taken away.
+    `spans` has them in order: the numbers of the entries before and up to what came of each. `gone`
+    counts how often each was taken away.
     """
 
     def __init__(self) -> None:
-        self.names: dict[str, None] = {}
+        self.spans: dict[str, tuple[int, int]] = {}
         self.gone: Counter[str] = Counter()
 
     def comes_again(self, other: _Left, name: str) -> bool:
-        """Whether a message comes once more in what the other one has seen, of which this one has
-        seen the first part: one that was gone can come again."""
-        return name in other.gone and self._came(name) < other._came(name)
+        """Whether a message that is not left comes once more in what the other one has seen, of
+        which this one has seen the first part: one that was gone can come again."""
+        if name not in other.gone:
+            return False
+        return self.gone[name] + 1 < other.gone[name] + (name in other.spans)
 
-    def _came(self, name: str) -> int:
-        return self.gone[name] + (name in self.names)
-
-    def rewound(self, name: str) -> list[str]:
-        """Take away a message and all behind it; all of them, if it is not known."""
-        order = list(self.names)
-        gone = order[order.index(name) :] if name in self.names else order
+    def rewound(self, name: str) -> int | None:
+        """Take away a message and all behind it; all of them, if it is not known. Returns the
+        number of the entry before; None if there was no message."""
+        order = list(self.spans)
+        gone = order[order.index(name) :] if name in self.spans else order
+        before = self.spans[gone[0]][0] if gone else None
         self.without(gone)
-        return gone
+        return before
 
     def ends_with(self, names: list[str]) -> bool:
-        return list(self.names)[-len(names) :] == names
+        return list(self.spans)[-len(names) :] == names
 
     def gone_from(self, messages: Sequence[_LooseMessage]) -> tuple[list[str], int]:
         """What a list of the messages from here on no longer has, and how many at its beginning
         stand for that: none are left of those that were there."""
         names = {message.id for message in messages}
-        gone = [name for name in self.names if name not in names]
-        known = (n for n, one in enumerate(messages) if one.id in self.names)
+        gone = [name for name in self.spans if name not in names]
+        known = (n for n, one in enumerate(messages) if one.id in self.spans)
         return gone, next(known, len(messages)) if gone else 0
 
     def without(self, gone: Sequence[str]) -> None:
         """Take away messages that are left."""
         self.gone.update(gone)
         for name in gone:
-            del self.names[name]
+            del self.spans[name]
 
 
 class _Plan:
@@ -364,10 +369,10 @@ class _Plan:
                     self.aside += 1
 
     def _message(self, message: _LooseMessage | _Patch, where: _Where, line: bytes) -> None:
-        name = message.id
-        if name in self.left.names or name in self.last or name in self.left.gone:
+        name, left = message.id, self.left
+        if name in left.spans or name in self.last or name in left.gone:
             self.last[name] = where
-        self.left.names[name] = None
+        left.spans[name] = _NOWHERE
         if message.type == "user":
             self.answers(message, line)
 
@@ -382,7 +387,7 @@ class _Plan:
                     self.answers(message, bytes(raw))
         gone, instead = self.left.gone_from(messages)
         self.left.without(gone)
-        self.left.names.update((message.id, None) for message in messages[instead:])
+        self.left.spans.update((message.id, _NOWHERE) for message in messages[instead:])
 
     def answers(self, message: _LooseMessage | _Patch, line: bytes) -> None:
         """Note the calls that a message answers."""
@@ -466,7 +471,6 @@ class _Reader:
         self._time = facts.created
         self._title = ""
         self._left = _Left()
-        self._spans: dict[str, tuple[int, int]] = {}  # the numbers before and up to their entries
         self._summaries = Summaries(chain)
 
     def document(self, document: Document) -> Iterator[Entry]:
@@ -486,44 +490,44 @@ class _Reader:
             for block in Records(lines, _Record, _LooseRecord, plan.wanted).blocks():
                 yield from self._block(block, _Near(file, block))
 
-    def _block(self, block: Block[_LooseRecord], near: _Near) -> Iterator[Entry]:
+    def _block(self, block: Block[_LooseRecord], near: _Near) -> list[Entry]:
+        entries: list[Entry] = []
         for start, line, record in zip(*block, strict=True):
             if record is None:
-                yield self._opaque("unknown", line)
+                entries.append(self._opaque("unknown", line))
             elif record.rewind_to is not None:
-                yield from self._rewound(record.rewind_to)
+                entries += self._rewound(record.rewind_to)
             elif record.id:
-                if record.id not in self._left.names:
-                    yield from self._placed(record.id, record, line, start, near)
+                if record.id not in self._left.spans:
+                    entries += self._placed(record, line, start, near)
             elif record.set is not None:
-                yield from self._set(record.set, start, near)
+                entries += self._set(record.set, start, near)
             elif record.session_id is None:
-                yield self._opaque("unknown", line)
+                entries.append(self._opaque("unknown", line))
+        return entries
 
     # -- patches -----------------------------------------------------------------------------------
 
     def _placed(
-        self, name: str, message: _LooseMessage, line: bytes, where: _Where, near: _Near
+        self, message: _LooseMessage, line: bytes, where: _Where, near: _Near
     ) -> Sequence[Entry]:
         """A message where it stands for the first time, as it is in the end. Of one that goes and
         comes again, only the last time counts."""
-        self._left.names[name] = None
-        before = self._chain.count
-        if self._left.comes_again(self._plan.left, name):
-            self._spans[name] = before, before
-            return ()
-        last = self._plan.last.get(name, where)
-        if last != where and (found := near.fetch(last)) is not None:
-            line, message = found
-        entries = self._entries(message, line)
-        self._spans[name] = before, self._chain.count
+        name, before = message.id, self._chain.count
+        entries: Sequence[Entry] = ()
+        if not self._left.comes_again(self._plan.left, name):
+            last = self._plan.last.get(name, where)
+            if last != where and (found := near.fetch(last)) is not None:
+                line, message = found
+            entries = self._entries(message, line)
+        self._left.spans[name] = before, self._chain.count
         return entries
 
     def _rewound(self, name: str) -> Iterator[Entry]:
         """That message and all behind it are gone; all of them, if it is not known."""
-        gone = self._left.rewound(name)
-        if gone:
-            yield from self._back_to(self._spans[gone[0]][0])
+        before = self._left.rewound(name)
+        if before is not None:
+            yield from self._back_to(before)
 
     def _back_to(self, number: int) -> Iterator[Entry]:
         rewind = self._chain.back_to(number, self._time)
@@ -556,13 +560,13 @@ class _Reader:
             gone = []
         self._left.without(gone)
         for message, raw, where in messages[instead:]:
-            if message.id not in self._left.names:
-                yield from self._placed(message.id, message, bytes(raw), where, near)
+            if message.id not in self._left.spans:
+                yield from self._placed(message, bytes(raw), where, near)
 
     def _condensation(self, gone: list[str], instead: list[_LooseMessage]) -> Iterator[Entry]:
         said = (self._content(message) for message in instead if message.type == "user")
         texts = [block.text for content in said for block in content if isinstance(block, Text)]
-        replaced = self._summaries.up_to(self._spans[gone[-1]][1])
+        replaced = self._summaries.up_to(self._left.spans[gone[-1]][1])
         if replaced is None:
             return
         yield CondensationEntry(

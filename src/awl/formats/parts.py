@@ -161,11 +161,11 @@ def use(name: str, tool: str, args: msgspec.Raw, data: dict[str, Any] | None = N
 def result(response: FunctionResponse, keep: Keep) -> ToolResult:
     """A result. The response's `output` or `error` is what the model reads; else all of it."""
     text, failed = output_of(response.response)
-    images = [block for block in blocks(response.parts, "", keep) if isinstance(block, Image)]
+    said = blocks(response.parts, "", keep) if response.parts else ()
     return ToolResult(
         tool_use_id=response.id or response.name,
         content=text,
-        images=tuple(images),
+        images=tuple([block for block in said if isinstance(block, Image)]) if said else (),
         is_error=failed,
     )
 
