@@ -30,8 +30,8 @@ def in_small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def read(path: Path, array: str | None) -> tuple[list[bytes], dict[str, bytes], Report]:
     report = Report()
-    document = Document(path, array, report)
-    return list(document.elements()), document.members, report
+    document = Document(path, array)
+    return list(document.elements(report)), document.members, report
 
 
 def write(path: Path, text: str) -> Path:
@@ -113,7 +113,7 @@ def test_what_comes_behind_a_whole_document_is_reported(
     text = '{"messages": [1, 2], "b": 3}' if array else "[1, 2]"
     path.write_text(text + " \n" + behind)
     report = Report()
-    assert list(Document(path, array, report).elements()) == [b"1", b"2"]
+    assert list(Document(path, array).elements(report)) == [b"1", b"2"]
     assert [(one.start, one.reason) for one in report.damage] == [
         (len(text) + 2, "the document ended before this")
     ]

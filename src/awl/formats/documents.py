@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -40,58 +41,55 @@ class Document:
         at: how many bytes were read.
     """
 
-    def __init__(self, path: Path, array: str | None, report: Report) -> None:
+    def __init__(self, path: Path, array: str | None) -> None:
         """`array` is the member that holds it; None if the root is the array."""
         self.path = path
         self.members: dict[str, bytes] = {}
         self.at = 0
         self.array = array
-        self._report = report
 
-    def elements(self) -> Iterator[bytes]:
+    def elements(self, report: Report) -> Iterator[bytes]:
         """The elements, each as it stands there. What cannot be read is reported."""
-        return map(self._sound, self._elements())
+        return (_sound(value, report) for value in self._elements(report))
 
-    def _sound(self, value: bytes) -> bytes:
-        """A value as every reader takes it: bytes that are no UTF-8 are replaced."""
-        with contextlib.suppress(UnicodeDecodeError):
-            value.isascii() or str(value, "utf-8")
-            return value
-        self._report.left_out["values' bytes that are no UTF-8"] += 1
-        return value.decode(errors="replace").encode()
-
-    def _elements(self) -> Iterator[bytes]:
+    def _elements(self, report: Report) -> Iterator[bytes]:
+        self.at = 0
+        if self._whole is not None:
+            size, members, elements = self._whole
+            self.at = size
+            self.members = {name: _sound(bytes(one), report) for name, one in members.items()}
+            yield from map(bytes, elements)
+            return
         with open_source(self.path) as file:
-            head = file.read(_AT_ONCE + 1)
-            whole = self._whole(head) if len(head) <= _AT_ONCE else None
-            if whole is not None:
-                self.at = len(head)
-                yield from whole
-                return
-            pieces = _Pieces(head.removeprefix(BOM), file)
+            pieces = _Pieces(file.read(_AT_ONCE + 1).removeprefix(BOM), file)
             try:
-                yield from self._piecewise(pieces)
+                yield from self._piecewise(pieces, report)
                 pieces.finish()
             except (_Ended, OSError) as error:
                 reason = str(getattr(error, "strerror", None) or error or "ends in the middle")
                 end = pieces.base + len(pieces.data)
                 start = pieces.base + pieces.at
-                self._report.add(Damaged(self.path, 1, start, end, reason))
+                report.add(Damaged(self.path, 1, start, end, reason))
 
-    def _whole(self, data: bytes) -> list[bytes] | None:
-        """The elements of a sound file."""
+    @cached_property
+    def _whole(self) -> tuple[int, dict[str, msgspec.Raw], list[msgspec.Raw]] | None:
+        """The size, the members and the elements of a sound file of moderate size."""
+        with open_source(self.path) as file:
+            data = file.read(_AT_ONCE + 1)
+        if len(data) > _AT_ONCE:
+            return None
+        size = len(data)
         data = data.removeprefix(BOM)
         try:
             if self.array is None:
-                return list(map(bytes, _elements(data)))
+                return size, {}, _elements(data)
             members = _members(data)
             array = members.pop(self.array, msgspec.Raw(b"[]"))
-            self.members = {name: self._sound(bytes(value)) for name, value in members.items()}
-            return list(map(bytes, _elements(array)))
+            return size, members, _elements(array)
         except Exception:  # whatever this decoder says, the pieces have the last word
             return None
 
-    def _piecewise(self, pieces: _Pieces) -> Iterator[bytes]:
+    def _piecewise(self, pieces: _Pieces, report: Report) -> Iterator[bytes]:
         if self.array is None:
             yield from self._items(pieces)
             return
@@ -101,7 +99,7 @@ class Document:
             if name == self.array and pieces.next() == b"[":
                 yield from self._items(pieces)
             else:
-                self.members[name] = self._sound(pieces.value())
+                self.members[name] = _sound(pieces.value(), report)
         pieces.take(b"}")
 
     def _items(self, pieces: _Pieces) -> Iterator[bytes]:
@@ -110,6 +108,15 @@ class Document:
             yield pieces.value()
             self.at = pieces.base + pieces.at
         pieces.take(b"]")
+
+
+def _sound(value: bytes, report: Report) -> bytes:
+    """A value as every reader takes it: bytes that are no UTF-8 are replaced."""
+    with contextlib.suppress(UnicodeDecodeError):
+        value.isascii() or str(value, "utf-8")
+        return value
+    report.left_out["values' bytes that are no UTF-8"] += 1
+    return value.decode(errors="replace").encode()
 
 
 class _Ended(Exception):

@@ -92,15 +92,14 @@ def _read(path: Path, keep: Keep) -> Imported:
 
 
 def _read_document(path: Path, keep: Keep, report: Report) -> Imported:
-    document = Document(path, "messages", report)
-    first = Document(path, "messages", Report())
+    document = Document(path, "messages")
     plan, model = _Plan(), ""
-    for raw in first.elements():
+    for raw in document.elements(Report()):
         message = _decoded(raw)
         if message is not None:
             plan.answers(message, raw)
             model = model or message.model or ""
-    members = first.members
+    members = document.members
     found = {name: _text(members.get(name)) for name in ("sessionId", "startTime", "summary")}
     facts = _facts(path, {**found, "model": model})
     reader = _Reader(path, report, Chain(facts.source_id), keep, facts, plan)
@@ -474,7 +473,7 @@ class _Reader:
         self._summaries = Summaries(chain)
 
     def document(self, document: Document) -> Iterator[Entry]:
-        for raw in document.elements():
+        for raw in document.elements(self._report):
             message = _decoded(raw)
             if message is None:
                 self._report.left_out["messages that cannot be read"] += 1

@@ -22,8 +22,10 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator
+from contextlib import closing
+from io import BytesIO
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 import msgspec
 
@@ -47,6 +49,8 @@ NAME: Final = "kimi-cli"
 
 _MOST_HELD: Final = 1000
 _ROTATED: Final = re.compile(r"context_(\d+)\.jsonl")
+_LATEST: Final = 1e14
+"""Milliseconds since 1970 that are a time for certain."""
 _COMPACTED: Final = "<system>Previous context has been compacted."
 _SCREEN: Final = "events for the screen"
 _SUBAGENTS: Final = "events of subagents"
@@ -235,6 +239,8 @@ class _Contexts:
         self.compactions: list[tuple[str, int]] = []
         self.system = b""
         self._keep = keep
+        self._open: BinaryIO = BytesIO()  # the context that was read from last
+        self._open_path: Path | None = None
         # Where the message of each result stands. They are as much as the session itself.
         self._results: dict[str, tuple[Path, int]] = {}
         before: list[bytes] = []
@@ -269,10 +275,16 @@ class _Contexts:
         if place is None:
             return None
         path, start = place
-        with path.open("rb") as file:
-            file.seek(start)
-            message = openai.decoded(file.readline(LONGEST))
+        if path != self._open_path:
+            self.close()
+            self._open, self._open_path = path.open("rb"), path
+        self._open.seek(start)
+        message = openai.decoded(self._open.readline(LONGEST))
         return None if message is None else self._text(message)
+
+    def close(self) -> None:
+        """Close the context that a result was read from."""
+        self._open.close()
 
     def _text(self, message: ChatMessage) -> str:
         return openai.result_text(list(openai.parts(message.content, NAME, self._keep)))
@@ -317,7 +329,8 @@ class _Reader:
         self._report = report
         self._chain = chain
         self._keep = keep
-        self._time = ""
+        self._last_time = ""
+        self._next_time = 0.0  # as it stands there; few of them are asked for
         self._step: _Step | None = None
         self._contexts: _Contexts
         self._sent: list[int] = []  # the numbers of what was in the context
@@ -326,23 +339,34 @@ class _Reader:
 
     def entries(self) -> Iterator[Entry]:
         self._contexts = _Contexts(self._lines.path.parent, self._keep)
-        if self._contexts.system:
-            yield self._opaque("system_prompt", self._contexts.system)
-        for line, record in Records(self._lines, _Record):
-            if record is None or (record.message is None and record.type != "metadata"):
-                yield from self._settled()
-                yield self._opaque("unknown", line)
-            elif record.message is not None:
-                self._time = time_of(record.timestamp) or self._time
-                yield from self._event(record.message, line)
-        yield from self._settled()
+        with closing(self._contexts):
+            if self._contexts.system:
+                yield self._opaque("system_prompt", self._contexts.system)
+            for line, record in Records(self._lines, _Record):
+                if record is None or (record.message is None and record.type != "metadata"):
+                    yield from self._settled()
+                    yield self._opaque("unknown", line)
+                elif record.message is not None:
+                    self._at(record.timestamp)
+                    yield from self._event(record.message, line)
+            yield from self._settled()
+
+    def _at(self, timestamp: float) -> None:
+        if not 0 < timestamp < _LATEST:  # it may be no time
+            self._last_time, timestamp = time_of(timestamp) or self._time, 0.0
+        self._next_time = timestamp
+
+    @property
+    def _time(self) -> str:
+        if self._next_time:
+            self._last_time, self._next_time = time_of(self._next_time), 0.0
+        return self._last_time
 
     def _event(self, event: _Event, line: bytes) -> Iterator[Entry]:
-        payload = self._decoded(event.payload)
         match event.type:
             case "TurnBegin" | "SteerInput":
                 yield from self._settled()
-                yield self._prompt(payload)
+                yield self._prompt(self._decoded(event.payload))
             case "StepBegin" | "TurnEnd":
                 yield from self._settled()
             case "StepInterrupted":
@@ -350,17 +374,21 @@ class _Reader:
             case "ContentPart":
                 self._open().content += openai.parts([event.payload], NAME, self._keep)
             case "ToolCall":
+                payload = self._decoded(event.payload)
                 function = payload.function or _Function()
                 given = function.arguments or ""
                 use = ToolUse(id=payload.id, name=function.name, input=given)
                 self._open().content.append(use)
             case "ToolCallPart":
-                self._more(payload.arguments_part or "")
+                self._more(self._decoded(event.payload).arguments_part or "")
+            case "StatusUpdate" if self._step is not None:
+                usage = self._decoded(event.payload).token_usage
+                if usage is not None:
+                    self._step.usage = usage.entry()
             case "StatusUpdate":
-                if self._step is not None and payload.token_usage is not None:
-                    self._step.usage = payload.token_usage.entry()
+                pass
             case "ToolResult":
-                yield from self._result(payload)
+                yield from self._result(self._decoded(event.payload))
             case "CompactionEnd":
                 yield from self._settled()
                 yield from self._compacted(line)

@@ -102,12 +102,11 @@ def _read(path: Path, keep: Keep) -> Imported:
     if _is_lines(path):
         lines = Lines(path, report)
         return Imported(facts, _of_lines(lines, reader), report, size_of(path), lambda: lines.end)
-    document = Document(path, _array_in(path), report)
-    first = Document(path, document.array, Report())
-    next(first.elements(), None)
-    model = _member(first.members, "model")
+    document = Document(path, _array_in(path))
+    next(document.elements(Report()), None)
+    model = _member(document.members, "model")
     facts = msgspec.structs.replace(facts, model=model)
-    entries = _of_document(document, reader)
+    entries = _of_document(document, reader, report)
     return Imported(facts, entries, report, size_of(path), lambda: document.at)
 
 
@@ -138,8 +137,8 @@ def _of_lines(lines: Lines, reader: Reader) -> Iterator[Entry]:
         yield from reader.entries(message, line)
 
 
-def _of_document(document: Document, reader: Reader) -> Iterator[Entry]:
-    for raw in document.elements():
+def _of_document(document: Document, reader: Reader, report: Report) -> Iterator[Entry]:
+    for raw in document.elements(report):
         yield from reader.entries(decoded(raw), raw)
 
 

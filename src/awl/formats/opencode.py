@@ -66,10 +66,9 @@ def _recognise(head: Head) -> bool:
 
 def _read(path: Path, keep: Keep) -> Imported:
     report = Report()
-    document = Document(path, "messages", report)
-    first = Document(path, "messages", Report())
-    next(first.elements(), None)
-    info = _info(first.members.get("info"))
+    document = Document(path, "messages")
+    next(document.elements(Report()), None)
+    info = _info(document.members.get("info"))
     facts = Facts(
         source=NAME,
         source_id=info.id or path.stem,
@@ -80,15 +79,15 @@ def _read(path: Path, keep: Keep) -> Imported:
         created=time_of(info.time.created),
     )
     if not facts.model:
-        facts = _with_first_model(facts, path)
+        facts = _with_first_model(facts, document)
     reader = _Reader(report, Chain(facts.source_id), keep, facts, info.title)
     entries = reader.entries(document)
     return Imported(facts, entries, report, size_of(path), lambda: document.at)
 
 
-def _with_first_model(facts: Facts, path: Path) -> Facts:
+def _with_first_model(facts: Facts, document: Document) -> Facts:
     """The facts with the model of the first message that names one."""
-    for raw in Document(path, "messages", Report()).elements():
+    for raw in document.elements(Report()):
         message = _decoded(raw)
         if message is not None:
             provider, model = message.info.asked
@@ -250,7 +249,7 @@ class _Reader:
     def entries(self, document: Document) -> Iterator[Entry]:
         if self._title:
             yield TitleEntry(id=self._chain.draw(), timestamp=self._time, title=self._title)
-        for raw in document.elements():
+        for raw in document.elements(self._report):
             message = _decoded(raw)
             if message is None:
                 yield self._opaque("unknown", raw)

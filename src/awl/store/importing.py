@@ -206,30 +206,34 @@ class Importer:
         job = _Job(source, known.read, mark_of(source), progress)
         if self._known is None:
             self._known = _imported(self._logs)
-        facts = job.read(refer).facts
+        found = job.read()
+        facts = found.facts
         key = (facts.source, facts.source_id or str(source.resolve()))
         before = self._known.setdefault(key, [])
-        brought = self._again(job, before) if before else self._new(job)
+        brought = self._again(job, facts, before) if before else self._new(job, found)
         if brought.path is not None and brought.outcome in ("new", "apart"):
             before.append(brought.path)
         return brought
 
     def _new(
-        self, job: _Job, outcome: Literal["new", "apart"] = "new", reason: str = ""
+        self,
+        job: _Job,
+        found: Imported,
+        outcome: Literal["new", "apart"] = "new",
+        reason: str = "",
     ) -> Brought:
         tally = Tally()
         if self._dry_run:
-            found = job.read(refer)
             tally.take(found.entries)
             so_far: Outcome = outcome if tally.messages else "empty"
             return Brought(found.facts, so_far, tally, found.report, reason=reason)
-        facts = job.read(refer).facts
+        facts = found.facts
         header = _header(facts, self._cwd)
         path = log_path(self._root, header.cwd, header.timestamp, header.id)
         self._sweep(path.parent)
         try:
             with birth(path) as log:
-                found = job.read(log.blobs.put)
+                job.keep = log.blobs.put
                 log.write(encode(header))
                 start = os.fstat(log.fd).st_size
                 first = _record(job, facts)
@@ -244,10 +248,9 @@ class Importer:
             return Brought(facts, "empty", tally, found.report)
         return Brought(facts, outcome, tally, found.report, header.id, path, reason)
 
-    def _again(self, job: _Job, logs: list[Path]) -> Brought:
+    def _again(self, job: _Job, facts: Facts, logs: list[Path]) -> Brought:
         """Import a source that was imported before, into one of the logs that it became: there are
         several where files differ that say they are the same session."""
-        facts = job.read(refer).facts
         latest_first = [(path, *_imported_as(path, facts)) for path in reversed(logs)]
         for path, session_id, mark in latest_first:
             if mark == job.mark:
@@ -260,11 +263,11 @@ class Importer:
             if isinstance(brought, Brought):
                 return brought
             reasons.append(brought)
-        return self._new(job, "apart", reasons[0])
+        return self._new(job, job.read(), "apart", reasons[0])
 
     def _more(self, job: _Job, path: Path, session_id: str) -> Brought | str:
         """Bring what a log does not have of a source yet; or why the source cannot go on there."""
-        found = job.read(refer)
+        found = job.read()
         log = None if self._dry_run else LogFile.open(path)
         fd = os.open(path, os.O_RDONLY) if log is None else log.fd
         try:
@@ -285,7 +288,8 @@ class Importer:
     ) -> Brought:
         """Append what is new in a source."""
         tally = Tally()
-        found = job.read(refer if log is None else Blobs(path).put)
+        found = job.read()
+        job.keep = refer if log is None else Blobs(path).put
         rest = islice(found.entries, compared.number, None)
         if log is None:
             tally.take(chain(compared.extra, rest))
@@ -315,15 +319,16 @@ class _Empty(Exception):
 
 @dataclass(slots=True)
 class _Job:
-    """A source that is to be imported, and how far it goes."""
+    """A source that is to be imported, and how far it goes. `keep` is where its payloads go."""
 
     source: Path
     reader: Callable[[Path, Keep], Imported]
     mark: str
     progress: Progress | None
+    keep: Keep = refer
 
-    def read(self, keep: Keep) -> Imported:
-        found = self.reader(self.source, keep)
+    def read(self) -> Imported:
+        found = self.reader(self.source, lambda data: self.keep(data))
         if self.progress is not None:
             found.entries = _watched(found.entries, found, self.progress)
         return found
