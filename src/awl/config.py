@@ -12,12 +12,14 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
 from awl.errors import ConfigError
-from awl.toml import Key, statements
+
+if TYPE_CHECKING:
+    from awl.toml import Key
 
 MAX_BYTES: Final = 1 << 20
 """A configuration file that is larger is refused: it is something else."""
@@ -584,6 +586,8 @@ def _key_lines(text: str) -> dict[Key, int]:
 
     Keys within inline tables are not found; they are reported with the line of the table.
     """
+    from awl.toml import statements  # most have nothing to say
+
     lines: dict[Key, int] = {}
     number, at = 1, 0
     for found in statements(text):

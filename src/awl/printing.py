@@ -9,22 +9,19 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import cache
 from itertools import accumulate
 from typing import Final
 
-_ESCAPED: Final = {
+_UNSAFE: Final = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f"
     # C1 controls: \x9b alone is a CSI to a terminal in 8-bit mode.
-    **{code: f"\\x{code:02x}" for code in range(0x80, 0xA0)},
+    "\x80-\x9f"
     # Bidirectional embeddings, overrides and isolates: they show a line in another order than it
     # has ("Trojan Source").
-    **{code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))},
+    "\u202a-\u202e\u2066-\u2069"
     # Lone surrogates: writing them to a UTF-8 stream raises.
-    **{code: f"\\u{code:04x}" for code in range(0xD800, 0xE000)},
-}
-_PICTURES: Final = {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\n\t"}
-_VISIBLE: Final = {**_ESCAPED, **_PICTURES, 0x7F: "\u2421"}
-_UNSAFE: Final = re.compile(  # the keys of `_VISIBLE`, as ranges: those are compiled in no time
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+    "\ud800-\udfff]"
 )
 _SPACE: Final = re.compile(r"\s+")
 
@@ -38,7 +35,15 @@ def safe(text: str) -> str:
     """
     if _UNSAFE.search(text) is None:
         return text
-    return text.replace("\r\n", "\n").translate(_VISIBLE)
+    return _UNSAFE.sub(lambda found: _visible(found[0]), text.replace("\r\n", "\n"))
+
+
+@cache
+def _visible(char: str) -> str:
+    code = ord(char)
+    if code < 0x20:
+        return chr(0x2400 + code)
+    return "\u2421" if code == 0x7F else f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
 
 
 def safe_json(text: str) -> str:
