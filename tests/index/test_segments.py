@@ -105,6 +105,21 @@ def test_the_words_that_hold_a_piece_are_found_in_every_block(
     assert reader.words_with("three", 10) == []
 
 
+@pytest.mark.parametrize("most", [1024, 1])
+def test_what_is_remembered_of_a_segment_is_not_taken_for_another_ones(
+    store: Store, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    """Also where another process built the index anew, and gave the same numbers."""
+    monkeypatch.setattr(segments, "_LOOKED_AT", 0)
+    monkeypatch.setattr(segments, "_MOST_PLACES", most)
+    for texts in (("parser", "other"), ("下午", "parser"), ("other", "下午", "parser")):
+        put(store, 1, *texts)
+        for word in (*texts, "parser"):
+            assert [hit.snippet for hit in store.search(word).hits] == [f"«{word}»"]
+        for file in (store.root / ".awl").glob("index.db*"):
+            file.unlink()
+
+
 def test_small_segments_become_one_and_what_is_gone_is_left_out(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
