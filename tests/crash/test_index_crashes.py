@@ -74,7 +74,7 @@ def index_states(tree: Tree, chance: random.Random) -> Iterator[dict[str, bytes]
     edges = range(0, len(ahead), PAGE + 24)
     for cut in {
         *chance.sample(edges, min(4, len(edges))),
-        *chance.sample(range(len(ahead) + 1), 4),
+        *(chance.randrange(len(ahead) + 1) for _ in range(4)),
     }:
         yield {".awl/index.db": database, ".awl/index.db-wal": ahead[:cut]}
         nothing = b"\0" * (len(ahead) - cut)
