@@ -12,7 +12,7 @@ import stat
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from io import BufferedReader, BytesIO
-from itertools import accumulate, chain, compress
+from itertools import accumulate, chain, compress, filterfalse
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, BinaryIO, Final, Generic, NamedTuple, TypeVar, Union, get_args, get_origin
@@ -124,30 +124,32 @@ class Lines:
         self.start = 0
         self.end = 0
 
-    def blocks(self) -> Iterator[bytes]:
-        """Whole lines in order, newlines included. The lines of a block are to be `passed` before
-        the next is taken."""
+    def blocks(self) -> Iterator[list[bytes]]:
+        """The lines in order, newlines included. Those of a block are to be `passed` before the
+        next is taken."""
         begun = b""  # a line whose end was not read yet
         with open_source(self.path) as file:
             try:
                 while data := file.read1(_BLOCK):
-                    whole = b"\n" in data
-                    data = begun + data
-                    if not whole:
-                        data += file.readline(LONGEST - len(data))
-                        if len(data) >= LONGEST and data[-1:] != b"\n":
-                            self._pass_over(len(data), file)
-                            data = b""
-                    end = data.rfind(b"\n") + 1
-                    begun = data[end:]
-                    if end:
-                        yield data[:end]
+                    if b"\n" not in data:
+                        begun += data
+                        begun += file.readline(LONGEST - len(begun))
+                        if len(begun) >= LONGEST and begun[-1:] != b"\n":
+                            self._pass_over(len(begun), file)
+                            begun = b""
+                        lines = [begun] if begun else []
+                    else:
+                        lines = BytesIO(data).readlines()
+                        lines[0] = begun + lines[0]
+                    begun = b"" if not lines or lines[-1][-1:] == b"\n" else lines.pop()
+                    if lines:
+                        yield lines
             except OSError as error:
                 self.passed(0)
                 self.bad(f"cannot be read from here on: {error.strerror or error}")
                 return
         if begun:
-            yield begun
+            yield [begun]
 
     def passed(self, size: int, count: int = 1) -> None:
         """So many bytes were given, and so many lines in them."""
@@ -206,19 +208,19 @@ class Records(Generic[T]):
 
     def blocks(self) -> Iterator[Block[T]]:
         """The records, as many together as were read together and are sound."""
-        for data in self.lines.blocks():
-            lines = BytesIO(data).readlines()
+        for lines in self.lines.blocks():
             first, after = self.lines.number, self.lines.number + len(lines)
             wanted = self._wanted[first:after].ljust(len(lines), b"\1")
-            starts = accumulate(map(len, lines), initial=self.lines.end)
+            starts = list(accumulate(map(len, lines), initial=self.lines.end))
             block = list(compress(starts, wanted)), list(compress(lines, wanted))
             try:
-                data.isascii() or str(data, "utf-8")  # parts that are kept as they are go unread
+                for line in filterfalse(bytes.isascii, lines):
+                    str(line, "utf-8")  # parts that are kept as they are go unread
                 records = list(map(self._decode, block[1]))
             except Exception:
                 yield from self._one_by_one(lines, wanted)
             else:
-                self.lines.passed(len(data), len(lines))
+                self.lines.passed(starts[-1] - starts[0], len(lines))
                 yield Block(*block, records)
 
     def _one_by_one(self, lines: list[bytes], wanted: bytearray) -> Iterator[Block[T]]:
