@@ -6,7 +6,6 @@ elements are cut out one by one: what is whole of them counts, and memory is bou
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Iterator
 from functools import cached_property
@@ -112,8 +111,11 @@ class Document:
 
 def _sound(value: bytes, report: Report) -> bytes:
     """A value as every reader takes it: bytes that are no UTF-8 are replaced."""
-    with contextlib.suppress(UnicodeDecodeError):
+    try:
         value.isascii() or str(value, "utf-8")
+    except UnicodeDecodeError:
+        pass
+    else:
         return value
     report.left_out["values' bytes that are no UTF-8"] += 1
     return value.decode(errors="replace").encode()

@@ -243,10 +243,10 @@ class _Contexts:
         self._open_path: Path | None = None
         # Where the message of each result stands. They are as much as the session itself.
         self._results: dict[str, tuple[Path, int]] = {}
-        before: list[bytes] = []
+        before: list[int] = []
         for path in _contexts_in(folder):
             first = ""
-            digests: list[bytes] = []
+            digests: list[int] = []
             for message, digest in self._messages(path):
                 first = first if digests else self._text(message)
                 digests.append(digest)
@@ -256,8 +256,8 @@ class _Contexts:
                 self.compactions.append((summary, _stayed(before, digests[1:])))
             before = digests
 
-    def _messages(self, path: Path) -> Iterator[tuple[ChatMessage, bytes]]:
-        """Each message of a context and its digest."""
+    def _messages(self, path: Path) -> Iterator[tuple[ChatMessage, int]]:
+        """Each message of a context and a digest of it."""
         for block in Records(Lines(path, Report()), ChatMessage).blocks():
             for start, line, message in zip(*block, strict=True):
                 if message is None:
@@ -267,7 +267,7 @@ class _Contexts:
                 elif message.role not in _INNER:
                     if message.role == "tool" and message.tool_call_id:
                         self._results.setdefault(message.tool_call_id, (path, start))
-                    yield message, hashlib.sha256(line.strip()).digest()
+                    yield message, hash(line.strip())
 
     def shown(self, name: str) -> str | None:
         """What the model was shown of a call's result; None if no context has it."""
@@ -290,7 +290,7 @@ class _Contexts:
         return openai.result_text(list(openai.parts(message.content, NAME, self._keep)))
 
 
-def _stayed(before: list[bytes], now: list[bytes]) -> int:
+def _stayed(before: list[int], now: list[int]) -> int:
     """How many of the last messages of a context are the first ones of the next."""
     last = before[-1:]
     known = (n for n in range(len(now), 0, -1) if now[n - 1 : n] == last)

@@ -7,10 +7,12 @@ alone, and their times stay as they are.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from io import BufferedReader, BytesIO
 from itertools import accumulate, chain, compress, filterfalse
 from pathlib import Path
@@ -71,7 +73,7 @@ def open_source(path: Path) -> BufferedReader:
         from awl.formats.zst import open_zst  # few sources are
 
         return open_zst(path)
-    return BufferedReader(path.open("rb", buffering=0), 1 << 20)
+    return BufferedReader(path.open("rb", buffering=0), 1 << 16)
 
 
 def head_of(path: Path) -> Head:
@@ -371,8 +373,20 @@ def time_of(given: object) -> str:
             return ""
     if isinstance(given, int | float) and not isinstance(given, bool):
         try:
-            seconds = given / 1000 if abs(given) > 1e11 else given
-            return written(datetime.fromtimestamp(seconds, UTC))
+            return _moment(given / 1000 if abs(given) > 1e11 else given)
         except (ValueError, OverflowError, OSError):
             return ""
     return ""
+
+
+def _moment(seconds: float) -> str:
+    """Seconds since 1970 as entries have times, as `written` does; it takes longer."""
+    whole = math.floor(seconds)
+    micros = round((seconds - whole) * 1_000_000)
+    minute, second = divmod(whole + micros // 1_000_000, 60)
+    return f"{_minute(minute)}{second:02}.{micros % 1_000_000 // 1000:03}Z"
+
+
+@lru_cache(maxsize=1)
+def _minute(minutes: int) -> str:
+    return written(datetime.fromtimestamp(minutes * 60, UTC)).removesuffix("00.000Z")

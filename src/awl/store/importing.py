@@ -84,6 +84,14 @@ _OWN: Final = (
 _OTHERWISE: Final = "what was imported of it reads otherwise now"
 
 
+def _prompts(content: tuple[ContentBlock, ...]) -> bool:
+    """Whether a user's message holds more than results."""
+    for block in content:
+        if type(block) is not ToolResult:
+            return True
+    return not content
+
+
 class NotImportable(AwlError):
     """A format is written by awl and never read."""
 
@@ -104,32 +112,29 @@ class Tally:
     images: int = 0
     others: int = 0
 
-    def take(self, entries: Iterable[Entry]) -> None:
+    def take(self, entries: Sequence[Entry]) -> None:
         """Count entries."""
-        for entry in entries:
-            if type(entry) is not MessageEntry:
-                self.others += type(entry) is not RewindEntry
-                if type(entry) is NoteEntry:
-                    self.images += len(entry.images)
-                continue
-            message = entry.message
-            self.messages += 1
-            said = not message.content
-            for block in message.content:
-                if type(block) is ToolResult:
-                    self.results += 1
-                    self.errors += block.is_error
-                    self.images += len(block.images)
-                    continue
-                said = True
-                if type(block) is ToolUse:
-                    self.calls += 1
-                elif type(block) is Image:
-                    self.images += 1
+        messages = [entry.message for entry in entries if type(entry) is MessageEntry]
+        for message in messages:
             if message.role == "assistant":
                 self.answers += 1
-            elif said and message.role == "user":
+            elif message.role == "user" and _prompts(message.content):
                 self.prompts += 1
+        blocks = [block for message in messages for block in message.content]
+        kinds = list(map(type, blocks))
+        self.messages += len(messages)
+        self.calls += kinds.count(ToolUse)
+        self.images += kinds.count(Image)
+        for block in blocks:
+            if type(block) is ToolResult:
+                self.results += 1
+                self.errors += block.is_error
+                self.images += len(block.images)
+        if len(messages) < len(entries):
+            for entry in entries:
+                if type(entry) is NoteEntry:
+                    self.images += len(entry.images)
+                self.others += type(entry) not in (MessageEntry, RewindEntry)
 
     def add(self, other: Tally) -> None:
         """Count what another one has counted."""
@@ -224,7 +229,8 @@ class Importer:
     ) -> Brought:
         tally = Tally()
         if self._dry_run:
-            tally.take(found.entries)
+            for batch in _batches(found.entries):
+                tally.take(batch)
             so_far: Outcome = outcome if tally.messages else "empty"
             return Brought(found.facts, so_far, tally, found.report, reason=reason)
         facts = found.facts
@@ -292,7 +298,8 @@ class Importer:
         job.keep = refer if log is None else Blobs(path).put
         rest = islice(found.entries, compared.number, None)
         if log is None:
-            tally.take(chain(compared.extra, rest))
+            for batch in _batches(chain(compared.extra, rest)):
+                tally.take(batch)
             return Brought(found.facts, "grown", tally, found.report, session_id, path)
         state, _ = replay(log.fd, path, log.recovery.lost_lines, lazily=True)
         parent, seq = state.leaf_id or "", state.next_seq - 1
@@ -366,9 +373,8 @@ class Strung:
         def seq_of(number: int) -> int:
             return self._places[number] if number < len(self._places) else number + shift
 
-        entries = chain(self.extra, self._entries)
         time = self._time
-        while batch := list(islice(entries, _BATCH)):
+        for batch in _batches(chain(self.extra, self._entries)):
             parent: str | None = self.parent
             seq = self.seq
             for at, entry in enumerate(batch):
@@ -655,6 +661,11 @@ def _write_count(fd: int, start: int, first: ImportEntry, count: int) -> None:
     os.lseek(fd, start, os.SEEK_SET)
     write_all(fd, line)
     os.lseek(fd, 0, os.SEEK_END)
+
+
+def _batches(entries: Iterator[Entry]) -> Iterator[list[Entry]]:
+    while batch := list(islice(entries, _BATCH)):
+        yield batch
 
 
 def _lines(strung: Strung, tally: Tally) -> Iterator[bytes]:
