@@ -1,7 +1,8 @@
 """Another program's session is imported, beside the typed decoding of its records.
 
 The sources are sessions that the programs wrote, over and over: each time with other ids, behind
-the time before. Of zeph and of OpenAI's API there is none here: what awl writes of pi's is read.
+the time before. Of zeph and of OpenAI's API there is none here: what awl writes of one of its own
+is read.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from awl.formats import (
 )
 from awl.store.exporting import Outgoing
 from awl.store.importing import Importer
-from benchmarks.corpus import folder
+from benchmarks.corpus import folder, write_log
 from benchmarks.figures import Figure, Found, in_turns, medians
 
 FLOOR = "msgspec typed decode, record by record"
@@ -200,10 +201,8 @@ def _openai(folder: Path, size: int) -> tuple[Path, Floor]:
 
 
 def _written(name: str, path: Path, size: int) -> Path:
-    """What awl writes of a session of pi's, in another format."""
-    source, _ = PI(path.parent, size)
-    log = Importer(path.parent / "log", [], "/").bring(source, find("pi")).path
-    assert log is not None
+    """What awl writes of a session of its own, in another format."""
+    log = write_log(path.parent / "log", size // 400)
     path.write_bytes(b"".join(Outgoing(log, find(name)).pieces()))
     return path
 

@@ -289,14 +289,18 @@ class Parts(Generic[T]):
         self._kind = kind
         self._decode = msgspec.json.Decoder(kind).decode
 
-    def __call__(self, raws: Iterable[msgspec.Raw]) -> Iterator[tuple[msgspec.Raw, T | None]]:
-        for raw in raws:
-            try:
-                part: T | None = self._decode(raw)
-            except Exception:
-                found = lenient(bytes(raw))
-                part = salvage(found, self._kind) if isinstance(found, dict) else None
-            yield raw, part
+    def __call__(self, raws: Sequence[msgspec.Raw]) -> Iterable[tuple[msgspec.Raw, T | None]]:
+        try:
+            return zip(raws, list(map(self._decode, raws)), strict=True)
+        except Exception:
+            return [(raw, self._tolerant(raw)) for raw in raws]
+
+    def _tolerant(self, raw: msgspec.Raw) -> T | None:
+        try:
+            return self._decode(raw)
+        except Exception:
+            found = lenient(bytes(raw))
+            return salvage(found, self._kind) if isinstance(found, dict) else None
 
 
 def salvage(found: dict[str, Any], kind: type[T]) -> T | None:
@@ -373,14 +377,19 @@ def time_of(given: object) -> str:
             return ""
     if isinstance(given, int | float) and not isinstance(given, bool):
         try:
-            return _moment(given / 1000 if abs(given) > 1e11 else given)
+            if abs(given) <= 1e11:
+                return _moment(given)
+            if (millis := int(given)) == given:
+                minute, rest = divmod(millis, 60_000)
+                return f"{_minute(minute)}{rest // 1000:02}.{rest % 1000:03}Z"
+            return _moment(given / 1000)
         except (ValueError, OverflowError, OSError):
             return ""
     return ""
 
 
 def _moment(seconds: float) -> str:
-    """Seconds since 1970 as entries have times, as `written` does; it takes longer."""
+    """Seconds since 1970 as entries have times: what `written` gives, sooner."""
     whole = math.floor(seconds)
     micros = round((seconds - whole) * 1_000_000)
     minute, second = divmod(whole + micros // 1_000_000, 60)
