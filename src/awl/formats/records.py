@@ -34,7 +34,7 @@ _is_time: Final = TIMESTAMP.fullmatch
 LONGEST: Final = 256 << 20
 """Bytes of a line; a longer one is damage."""
 
-_BLOCK: Final = 64 << 10
+_BLOCK: Final = 128 << 10
 _HEAD: Final = 64 << 10
 _LARGEST_HEAD: Final = 48 << 20
 """Bytes of a first line: it may be a prompt with pictures, of which providers take 32 MB."""
