@@ -514,7 +514,8 @@ class _Reader:
         comes again, only the last time counts."""
         name, before = message.id, self._chain.count
         entries: Sequence[Entry] = ()
-        if not self._left.comes_again(self._plan.left, name):
+        gone = self._plan.left.gone
+        if not (gone and self._left.comes_again(self._plan.left, name)):
             last = self._plan.last.get(name, where)
             if last != where and (found := near.fetch(last)) is not None:
                 line, message = found

@@ -211,19 +211,22 @@ class Records(Generic[T]):
     def blocks(self) -> Iterator[Block[T]]:
         """The records, as many together as were read together and are sound."""
         for lines in self.lines.blocks():
+            starts = list(accumulate(map(len, lines), initial=self.lines.end))
+            size = starts.pop() - self.lines.end
             first, after = self.lines.number, self.lines.number + len(lines)
             wanted = self._wanted[first:after].ljust(len(lines), b"\1")
-            starts = list(accumulate(map(len, lines), initial=self.lines.end))
-            block = list(compress(starts, wanted)), list(compress(lines, wanted))
+            chosen = lines
+            if 0 in wanted:
+                starts, chosen = list(compress(starts, wanted)), list(compress(lines, wanted))
             try:
                 for line in filterfalse(bytes.isascii, lines):
                     str(line, "utf-8")  # parts that are kept as they are go unread
-                records = list(map(self._decode, block[1]))
+                records = list(map(self._decode, chosen))
             except Exception:
                 yield from self._one_by_one(lines, wanted)
             else:
-                self.lines.passed(starts[-1] - starts[0], len(lines))
-                yield Block(*block, records)
+                self.lines.passed(size, len(lines))
+                yield Block(starts, chosen, records)
 
     def _one_by_one(self, lines: list[bytes], wanted: bytearray) -> Iterator[Block[T]]:
         for line, is_wanted in zip(lines, wanted, strict=True):
