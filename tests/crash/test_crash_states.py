@@ -42,8 +42,8 @@ THEN = {
 }
 """What else the next process may do."""
 
-PARTS = {"deleting": 0.25}
-"""Of which scenarios so many moments are tried: this one takes as long as all others together."""
+PARTS = {"deleting": 0.25, "forking": 0.25}
+"""Of which scenarios so many moments are tried: these two take longer than all others together."""
 
 all_scenarios = pytest.mark.parametrize("name", SCENARIOS)
 
