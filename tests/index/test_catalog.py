@@ -25,6 +25,7 @@ from awl.log.scan import scan as whole_scan
 from awl.store.files import Store
 
 MODEL = ModelRef("anthropic", "claude-1")
+SAID = Said("user", "kept in words", "2026-04-25T18:00:00.000Z")
 
 
 @pytest.fixture
@@ -99,6 +100,19 @@ def test_an_id_is_what_the_log_says_now_however_it_changed(
         store.resolve("019dc5ba-53f3")
     spoiled.write_bytes(b"x" + spoiled.read_bytes())  # then the name tells
     assert store.resolve("019dc5ba-53f2") == spoiled
+
+
+def test_a_conversation_whose_log_is_gone_is_found_again_by_its_id(store: Store) -> None:
+    path = put(store, 1)
+    session_id = path.stem.partition("_")[2]
+    store.catalog.conversations.append(
+        Logless(session_id, "/home/dev", MODEL, SAID.timestamp, ()), [SAID]
+    )
+    store.list()
+    path.unlink()
+    assert store.catalog.matching(session_id) == {session_id: []}
+    path = put(store, 1)
+    assert store.catalog.matching(session_id[:13]) == {session_id: [path]}
 
 
 # -- what a list costs ---------------------------------------------------------------------------
@@ -361,8 +375,7 @@ def test_on_a_disk_that_cannot_be_written_numbers_and_conversations_are_found(
     path = put(store, 1, "logged")
     assert store.resolve("#1") == path
     kept = store.catalog.conversations
-    said = [Said("user", "kept in words", "2026-04-25T18:00:00.000Z")]
-    kept.append(Logless("0" * 36, "/home/dev", MODEL, "2026-04-25T18:00:00.000Z", ()), said)
+    kept.append(Logless("0" * 36, "/home/dev", MODEL, SAID.timestamp, ()), [SAID])
     assert store.catalog.numbered(2) == {"0" * 36: []}
     if not killed:
         store.close()

@@ -143,15 +143,24 @@ class Catalog:
 
     # -- conversations without a log ---------------------------------------------------------------
 
-    def logless(self, db: sqlite3.Connection, cwd: str | None = None) -> list[Logless]:
-        """The conversations of a directory, or all, that have no log."""
+    def logless(
+        self, db: sqlite3.Connection, cwd: str | None = None, ids: _Ids | None = None
+    ) -> list[Logless]:
+        """The conversations of a directory, or all, that have no log. `ids` are those of the logs,
+        where the index is not level."""
+        logged = None if ids is None else {session_id for session_id, _ in ids}
         query = "SELECT 1 FROM sessions WHERE folded = ? AND id = ?"
+
+        def has_log(session_id: str) -> bool:
+            if logged is not None:
+                return session_id in logged
+            return db.execute(query, (session_id.lower(), session_id)).fetchone() is not None
+
         with self._tolerated():
             return [
                 one
                 for one in self.conversations.all()
-                if not db.execute(query, (one.session_id.lower(), one.session_id)).fetchone()
-                and (cwd is None or same_directory(one.cwd, cwd))
+                if not has_log(one.session_id) and (cwd is None or same_directory(one.cwd, cwd))
             ]
         return []
 
@@ -185,11 +194,7 @@ class Catalog:
 
         def work(db: sqlite3.Connection) -> dict[str, list[Path]]:
             ids = self._glanced(db)
-            known = {
-                one.session_id: one.session_id.lower()
-                for one in self.logless(db)
-                if ids is None or all(one.session_id != logged for logged, _ in ids)
-            }
+            known = {one.session_id: one.session_id.lower() for one in self.logless(db, ids=ids)}
             found = self._paths(_equal(db, folded, ids))
             found |= {one: [] for one, lower in known.items() if lower == folded}
             if not found and folded:
