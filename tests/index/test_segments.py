@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rawlog import RawLog
 
-from awl.index import segments
+from awl.index import patience, segments
 from awl.index.segments import KEY, Segments
 from awl.index.texts import Doc, words
 from awl.store.files import Store
@@ -55,7 +55,7 @@ def test_each_word_is_where_the_texts_have_it(batches: list[list[str]], chunk: i
         "CREATE TABLE postings (segment, word, part, data, checksum);"
     )
     said: dict[int, str] = {}
-    reader = Segments()
+    reader = Segments(db)
     with (
         patch.object(segments, "_LOOKED_AT", 3),
         patch.object(segments, "_MOST_DOCS", 12),
@@ -69,7 +69,7 @@ def test_each_word_is_where_the_texts_have_it(batches: list[list[str]], chunk: i
             segments.add_pending(db, segments.write_docs(db, first, docs))
             said |= {first + n: text for n, text in enumerate(batch)}
             segments.make_segments(db, reader, full=False)
-    reader.refresh(db)
+    reader.refresh()
     where = {}
     for stretch in reader.stretches():
         for n in range(stretch.docs):
@@ -85,6 +85,27 @@ def test_each_word_is_where_the_texts_have_it(batches: list[list[str]], chunk: i
             assert (places is not None and place in places) is (word in words(said[number]))
     read = segments.read_docs(db, list(said))
     assert {number: doc.text for number, doc in read.items()} == said
+
+
+def test_what_was_learned_of_a_copy_is_not_held_to_be_so_of_the_index(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the index cannot be used for a while, a copy goes on, and so does the index."""
+    monkeypatch.setattr(segments, "_LOOKED_AT", 0)
+    monkeypatch.setattr(patience, "ENOUGH", 0)
+    put(store, 1, "nought")
+    store.search("nought")
+    other = Store(store.root)
+    with other.catalog.database._alone():
+        put(store, 2, "one")
+        assert store.search("one").hits
+    for log in store.root.glob("*/*000000000002.jsonl"):
+        log.unlink()
+    put(store, 3, "two", "three", "four")
+    assert other.search("four").hits
+    other.close()
+    for word in ("two", "three", "four"):
+        assert len(store.search(word).hits) == 1
 
 
 def test_the_words_that_hold_a_piece_are_found_in_every_block(

@@ -95,13 +95,14 @@ def search(
 
     def work(db: sqlite3.Connection) -> Found:
         unreadable = catalog.catch_up(db)
-        segments = catalog.segments or Segments()
-        catalog.segments = segments
+        segments = catalog.segments
+        if segments is None or segments.db is not db:
+            segments = catalog.segments = Segments(db)
         intake = Intake(db, catalog.root, segments, progress)
         while True:
             with reading(db):  # from here on nothing that others do is seen
                 if not (behind := intake.behind()):
-                    segments.refresh(db)
+                    segments.refresh()
                     look = _Look(db, segments, wanted, cwd)
                     unreadable += [one for one in intake.unreadable if one not in unreadable]
                     return _found(catalog, look, limit, unreadable)
@@ -202,7 +203,7 @@ class _Look:
                     found
                     for number in numbers
                     if (number != TOO_LONG or segment.long)
-                    and (found := self._segments.read(self.db, segment.id, number))
+                    and (found := self._segments.read(segment.id, number))
                 ]
                 for numbers in self._pieces
             ]

@@ -45,7 +45,7 @@ def rebuild(catalog: Catalog, progress: Progress | None = None) -> None:
 
     def fill(db: sqlite3.Connection) -> None:
         catalog.catch_up(db)
-        intake = Intake(db, catalog.root, Segments(), progress)
+        intake = Intake(db, catalog.root, Segments(db), progress)
         while behind := intake.behind():
             intake.take_in(behind)
 

@@ -274,9 +274,12 @@ class Stretch(NamedTuple):
 
 
 class Segments:
-    """What there is, as searches read it. What never changes is kept in memory between them."""
+    """What there is, as searches in one database read it. What never changes is kept in memory
+    between them. Another database may be a copy that went its own way: it has other segments under
+    the same numbers."""
 
-    def __init__(self) -> None:
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self.db = db
         self.contents = Contents(0)
         self._blocks: dict[int, str] = {}
         self._end = 1
@@ -285,9 +288,9 @@ class Segments:
         self._places: dict[tuple[int, int], Places | None] = {}
         self._by_key: dict[int, list[Stretch]] = {}
 
-    def refresh(self, db: sqlite3.Connection) -> None:
+    def refresh(self) -> None:
         """Bring what is in memory level with the database."""
-        contents = read_contents(db)
+        contents = read_contents(self.db)
         if contents == self.contents:
             return
         if contents.era != self.contents.era or contents.words < self._end:
@@ -295,20 +298,20 @@ class Segments:
             self._asked.clear()
             self._places.clear()
         self._by_key = {}
-        self._read_words(db, contents.words)
+        self._read_words(contents.words)
         ids = {segment.id for segment in contents.segments}
         self._runs = {known: runs for known, runs in self._runs.items() if known in ids}
         for segment in ids - self._runs.keys():
-            self._runs[segment] = _read_runs(db, segment)
+            self._runs[segment] = _read_runs(self.db, segment)
         self.contents = contents
 
-    def _read_words(self, db: sqlite3.Connection, end: int) -> None:
+    def _read_words(self, end: int) -> None:
         if self._end == end:
             return
         self._asked.clear()
         self._end = max(self._blocks, default=1)  # the last block may have grown
         query = "SELECT first, words, checksum FROM words WHERE first >= ? ORDER BY first"
-        for first, data, checksum in db.execute(query, (self._end,)):
+        for first, data, checksum in self.db.execute(query, (self._end,)):
             if first != self._end or crc32(data, first) != checksum:
                 raise Damaged("the checksum of words is wrong")
             self._blocks[first] = data.decode()
@@ -371,12 +374,12 @@ class Segments:
                 self._by_key.setdefault(stretch.first >> KEY, []).append(stretch)
         return self._by_key.get(key, ())
 
-    def read(self, db: sqlite3.Connection, segment: int, word: int) -> Places | None:
+    def read(self, segment: int, word: int) -> Places | None:
         """The places in a segment of the docs that hold a word."""
         if (segment, word) not in self._places:
             if len(self._places) >= _MOST_PLACES:
                 self._places.clear()
-            self._places[segment, word] = read_places(db, segment, word)
+            self._places[segment, word] = read_places(self.db, segment, word)
         return self._places[segment, word]
 
     def runs(self, segment: Segment) -> tuple[Run, ...]:
@@ -460,7 +463,7 @@ def make_segments(db: sqlite3.Connection, segments: Segments, *, full: bool) -> 
             if 0 < contents.claimed - time.time() <= _CLAIM:
                 return
             _write_contents(db, msgspec.structs.replace(contents, claimed=claim))
-        segments.refresh(db)
+        segments.refresh()
         if not (taken := _make_segment(db, segments)):
             return
         left -= taken
