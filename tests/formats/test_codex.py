@@ -299,6 +299,15 @@ def test_a_compressed_file_that_is_cut_gives_what_can_be_unpacked(tmp_path: Path
     assert "unpacked" in damaged.reason
 
 
+def test_damage_in_a_compressed_file_costs_nothing_before_it(tmp_path: Path) -> None:
+    path = tmp_path / f"{COMPACTED.name}.zst"
+    path.write_bytes(compress(COMPACTED.read_bytes()) + b"damage")
+    landed = land(path, CODEX, tmp_path / "awl")
+    assert count_awl(landed.shown) == count_codex(COMPACTED)
+    (damaged,) = landed.report.damage
+    assert "unpacked" in damaged.reason
+
+
 def test_without_a_way_to_unpack_it_says_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Final
 from awl.errors import AwlError
 
 _MODULES: Final = ("compression.zstd", "backports.zstd")  # of Python 3.14, and for those before it
+_PIECE: Final = 1 << 13  # bytes that are unpacked at once, and lost where damage begins in them
 
 
 class NoZstandard(AwlError):
@@ -51,7 +52,7 @@ class _Unpacked(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         try:
-            return int(self._file.readinto(buffer))
+            return int(self._file.readinto1(memoryview(buffer)[:_PIECE]))
         except (EOFError, self._error) as error:
             raise OSError(f"it cannot be unpacked: {error}") from None
 
