@@ -15,7 +15,7 @@ from awl.conversation import ModelRef, RedactedThinking, Text, Thinking, ToolUse
 from awl.entries import CondensationEntry, MessageEntry, ModelChangeEntry, TitleEntry, UnknownEntry
 from awl.errors import AwlError
 from awl.formats import find, zst
-from awl.formats.records import head_of
+from awl.formats.records import head_of, open_source
 from awl.view import view
 
 CODEX = find("codex")
@@ -306,6 +306,17 @@ def test_damage_in_a_compressed_file_costs_nothing_before_it(tmp_path: Path) -> 
     assert count_awl(landed.shown) == count_codex(COMPACTED)
     (damaged,) = landed.report.damage
     assert "unpacked" in damaged.reason
+
+
+def test_a_compressed_file_can_be_read_from_any_byte(tmp_path: Path) -> None:
+    """As a log is in which a later line has what an earlier one becomes."""
+    path = tmp_path / f"{COMPACTED.name}.zst"
+    data = COMPACTED.read_bytes()
+    path.write_bytes(compress(data))
+    with open_source(path) as file:
+        for at in (len(data) // 2, 5, len(data) - 3):
+            assert file.seek(at) == at
+            assert file.read() == data[at:]
 
 
 def test_without_a_way_to_unpack_it_says_what_to_do(

@@ -56,6 +56,16 @@ class _Unpacked(io.RawIOBase):
         except (EOFError, self._error) as error:
             raise OSError(f"it cannot be unpacked: {error}") from None
 
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Go to a byte of what the file holds. Going back unpacks it from its beginning."""
+        try:
+            return int(self._file.seek(offset, whence))
+        except (EOFError, self._error) as error:
+            raise OSError(f"it cannot be unpacked: {error}") from None
+
     def close(self) -> None:
         self._file.close()
         super().close()
