@@ -50,7 +50,7 @@ class Chain:
         if not self._keep:
             if key is not None:
                 self._numbers[key] = self._at = number
-            return ((self._start + number * self._step) & _MASK).to_bytes(4, "big").hex()
+            return self._numbered(number)
         if key is None:
             return self._free()
         if _is_id(key) and key not in self._numbers and key not in self._drawn:

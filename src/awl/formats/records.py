@@ -11,8 +11,7 @@ import math
 import os
 import stat
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime
-from functools import lru_cache
+from datetime import datetime
 from io import BufferedReader, BytesIO
 from itertools import accumulate, chain, compress, filterfalse
 from pathlib import Path
@@ -24,7 +23,7 @@ import msgspec
 from awl.errors import AwlError
 from awl.formats.format import Damaged, Head, Report
 from awl.log.line import loads, without_lone_surrogates
-from awl.log.names import TIMESTAMP, written
+from awl.log.names import TIMESTAMP, of_milliseconds, written
 from awl.log.scan import BOM
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -383,8 +382,7 @@ def time_of(given: object) -> str:
             if abs(given) <= 1e11:
                 return _moment(given)
             if (millis := int(given)) == given:
-                minute, rest = divmod(millis, 60_000)
-                return f"{_minute(minute)}{rest // 1000:02}.{rest % 1000:03}Z"
+                return of_milliseconds(millis)
             return _moment(given / 1000)
         except (ValueError, OverflowError, OSError):
             return ""
@@ -395,10 +393,4 @@ def _moment(seconds: float) -> str:
     """Seconds since 1970 as entries have times: what `written` gives, sooner."""
     whole = math.floor(seconds)
     micros = round((seconds - whole) * 1_000_000)
-    minute, second = divmod(whole + micros // 1_000_000, 60)
-    return f"{_minute(minute)}{second:02}.{micros % 1_000_000 // 1000:03}Z"
-
-
-@lru_cache(maxsize=1)
-def _minute(minutes: int) -> str:
-    return written(datetime.fromtimestamp(minutes * 60, UTC)).removesuffix("00.000Z")
+    return of_milliseconds(whole * 1000 + micros // 1000)

@@ -22,7 +22,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache, partial
+from functools import partial
 from itertools import accumulate
 from typing import Final, NamedTuple
 from zlib import crc32
@@ -33,7 +33,7 @@ from awl.index.places import KINDS, Places
 from awl.index.rows import Taken, unpacked
 from awl.index.sqlite import Damaged, writing
 from awl.index.texts import Doc, Needle, fold, words
-from awl.log.names import TIMESTAMP, in_utc
+from awl.log.names import TIMESTAMP, in_utc, of_milliseconds
 
 KEY: Final = 32
 """Bits of a doc's number that count within its session."""
@@ -226,20 +226,9 @@ def _unpacked(number: int, about: bytes, text: bytes, checksum: int) -> Doc:
         seq,
         f"{entry:08x}" if isinstance(entry, int) else entry,
         _ROLES[role] if isinstance(role, int) else role,
-        _written(moment) if isinstance(moment, int) else in_utc(moment),
+        of_milliseconds(moment) if isinstance(moment, int) else in_utc(moment),
         text.decode(),
     )
-
-
-def _written(moment: int) -> str:
-    """Milliseconds since 1970 as awl writes a time."""
-    minute, milliseconds = divmod(moment, 60_000)
-    return f"{_minute(minute)}{milliseconds // 1000:02}.{milliseconds % 1000:03}Z"
-
-
-@lru_cache
-def _minute(number: int) -> str:
-    return (_EPOCH + timedelta(minutes=number)).isoformat()[: len("2026-04-25T17:40:")]
 
 
 def _text_checksum(text: bytes, number: int) -> int:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import time
 import uuid
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +23,7 @@ _NAME: Final = re.compile(
 TIMESTAMP: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", re.ASCII)
 """How entries have times: ISO 8601 in UTC, to the millisecond."""
 
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LONGEST_FOLDER: Final = 200  # bytes; file systems allow 255
 
 _second = (-1, "")  # the last second that `now` was asked in, and how it is written
@@ -65,6 +67,21 @@ def written(moment: datetime) -> str:
     """
     moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def of_milliseconds(moment: int) -> str:
+    """A moment in milliseconds since 1970 as entries have it.
+
+    Raises:
+        OverflowError: it lies outside what UTC has years for.
+    """
+    minute, milliseconds = divmod(moment, 60_000)
+    return f"{_minute(minute)}{milliseconds // 1000:02}.{milliseconds % 1000:03}Z"
+
+
+@functools.lru_cache
+def _minute(number: int) -> str:
+    return (_EPOCH + timedelta(minutes=number)).isoformat()[: len("2026-04-25T17:40:")]
 
 
 def new_session_id() -> str:

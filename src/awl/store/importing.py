@@ -54,6 +54,7 @@ from awl.log.names import log_path, now
 from awl.log.scan import Damage, read_at, scan
 from awl.replay import replay
 from awl.session import new_header
+from awl.state import is_prompt
 
 Outcome = Literal["new", "grown", "same", "apart", "empty"]
 """What came of a source: a new session; more of one that was here; nothing, as it was here already;
@@ -84,14 +85,6 @@ _OWN: Final = (
 _OTHERWISE: Final = "what was imported of it reads otherwise now"
 
 
-def _prompts(content: tuple[ContentBlock, ...]) -> bool:
-    """Whether a user's message holds more than results."""
-    for block in content:
-        if type(block) is not ToolResult:
-            return True
-    return not content
-
-
 class NotImportable(AwlError):
     """A format is written by awl and never read."""
 
@@ -118,7 +111,7 @@ class Tally:
         for message in messages:
             if message.role == "assistant":
                 self.answers += 1
-            elif message.role == "user" and _prompts(message.content):
+            elif is_prompt(message):
                 self.prompts += 1
         blocks = [block for message in messages for block in message.content]
         kinds = list(map(type, blocks))
