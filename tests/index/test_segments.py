@@ -49,7 +49,7 @@ def test_each_word_is_where_the_texts_have_it(batches: list[list[str]], chunk: i
     db = sqlite3.connect(":memory:", isolation_level=None)
     db.executescript(
         "CREATE TABLE meta (key, value); INSERT INTO meta VALUES ('contents', NULL);"
-        "CREATE TABLE messages (doc INTEGER PRIMARY KEY, about, text, checksum);"
+        "CREATE TABLE messages (doc INTEGER PRIMARY KEY, about, text, checksum, seal);"
         "CREATE TABLE words (first INTEGER PRIMARY KEY, words, checksum);"
         "CREATE TABLE segments (id INTEGER PRIMARY KEY, runs, checksum);"
         "CREATE TABLE postings (segment, word, part, data, checksum);"

@@ -41,7 +41,7 @@ else:
 
 T = TypeVar("T")
 
-SCHEMA_VERSION: Final = 4
+SCHEMA_VERSION: Final = 5
 """An index of another version is built anew; one of a later version belongs to a newer awl."""
 
 # `meta` has: version, which counts changes of `sessions`; seen, the logs that the index was level
@@ -69,7 +69,9 @@ CREATE INDEX sessions_cwd ON sessions (cwd, updated, id, path);
 CREATE INDEX sessions_folded ON sessions (folded);
 CREATE INDEX sessions_number ON sessions (number);
 CREATE INDEX sessions_behind ON sessions (key) WHERE texts_done < done;
-CREATE TABLE messages (doc INTEGER PRIMARY KEY, about BLOB, text BLOB, checksum INTEGER);
+CREATE TABLE messages (
+    doc INTEGER PRIMARY KEY, about BLOB, text BLOB, checksum INTEGER, seal INTEGER
+);
 CREATE TABLE words (first INTEGER PRIMARY KEY, words BLOB NOT NULL, checksum INTEGER NOT NULL);
 CREATE TABLE segments (id INTEGER PRIMARY KEY, runs BLOB NOT NULL, checksum INTEGER NOT NULL);
 CREATE TABLE postings (

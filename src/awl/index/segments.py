@@ -12,16 +12,13 @@ the next one begins, so that nothing is wrong or missing in silence.
 
 from __future__ import annotations
 
-import contextlib
 import os
-import re
 import sqlite3
 import time
 from array import array
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import accumulate
 from typing import Final, NamedTuple
@@ -33,7 +30,7 @@ from awl.index.places import KINDS, Places
 from awl.index.rows import Taken, unpacked
 from awl.index.sqlite import Damaged, writing
 from awl.index.texts import Doc, Needle, fold, words
-from awl.log.names import TIMESTAMP, in_utc, of_milliseconds
+from awl.log.names import in_utc
 
 KEY: Final = 32
 """Bits of a doc's number that count within its session."""
@@ -54,11 +51,6 @@ _END: Final = 1 << 32  # no word has this number
 _REMEMBERED: Final = 64  # pieces of words whose words are remembered
 _MOST_PLACES: Final = 1024  # words whose places in a segment are remembered
 _CLAIM: Final = 3.0  # seconds for which one process makes a segment, and no other tries
-
-_ROLES: Final = ("user", "assistant", "tool", "system", "title", "label", "summary", "import")
-_HEX: Final = re.compile(r"[0-9a-f]{8}")
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MILLISECOND: Final = timedelta(milliseconds=1)
 
 _LOW: Final = (1 << KEY) - 1
 _TEXTS: Final = "SELECT doc, text, checksum FROM messages WHERE doc BETWEEN ? AND ? ORDER BY doc"
@@ -113,7 +105,7 @@ class _Chunk(msgspec.Struct, frozen=True, array_like=True):
 
 _contents: Final = msgspec.msgpack.Decoder(Contents)
 _chunk: Final = msgspec.msgpack.Decoder(_Chunk)
-_about: Final = msgspec.msgpack.Decoder(tuple[int, int | str, int | str, int | str])
+_about: Final = msgspec.msgpack.Decoder(tuple[int, str, str, str]).decode
 _runs: Final = msgspec.msgpack.Decoder(tuple[Run, ...])
 
 
@@ -149,8 +141,10 @@ def write_docs(db: sqlite3.Connection, first: int, docs: Sequence[Doc]) -> list[
     runs = []
     for number, doc in enumerate(docs, first):
         text = doc.text.encode()
-        rows.append((number, _packed(doc), text, _text_checksum(text, number)))
-    db.executemany("INSERT INTO messages VALUES (?, ?, ?, ?)", rows)
+        about = _encode((doc.seq, doc.entry_id, doc.role, in_utc(doc.timestamp)))
+        checksum = _text_checksum(text, number)
+        rows.append((number, about, text, checksum, crc32(about, checksum)))
+    db.executemany("INSERT INTO messages VALUES (?, ?, ?, ?, ?)", rows)
     for at in range(0, len(docs), _MOST_DOCS):
         some = docs[at : at + _MOST_DOCS]
         runs.append(Run(first + at, len(some), sum(len(doc.text) for doc in some)))
@@ -195,40 +189,17 @@ def read_docs(db: sqlite3.Connection, numbers: Sequence[int]) -> dict[int, Doc]:
         Damaged: one is missing that is not gone.
     """
     marks = ", ".join("?" * len(numbers))
-    query = f"SELECT doc, about, text, checksum FROM messages WHERE doc IN ({marks})"  # noqa: S608
+    query = f"SELECT doc, about, text, checksum, seal FROM messages WHERE doc IN ({marks})"  # noqa: S608
     found = {row[0]: _unpacked(*row) for row in db.execute(query, numbers)}
     if len(found) < len(numbers):
         _check_gone(db, set(numbers) - found.keys())
     return found
 
 
-def _packed(doc: Doc) -> bytes:
-    """What is known of a doc, in few bytes if it is as awl writes it, with a checksum."""
-    entry: int | str = int(doc.entry_id, 16) if _HEX.fullmatch(doc.entry_id) else doc.entry_id
-    role: int | str = _ROLES.index(doc.role) if doc.role in _ROLES else doc.role
-    moment: int | str = doc.timestamp
-    if TIMESTAMP.fullmatch(doc.timestamp):
-        with contextlib.suppress(ValueError):
-            moment = (datetime.fromisoformat(doc.timestamp) - _EPOCH) // _MILLISECOND
-    data = _encode((doc.seq, entry, role, moment))
-    return crc32(data).to_bytes(4, "big") + data
-
-
-def _unpacked(number: int, about: bytes, text: bytes, checksum: int) -> Doc:
-    data = about[4:]
-    if (
-        crc32(text, number & _LOW ^ number >> KEY) != checksum
-        or crc32(data).to_bytes(4, "big") != about[:4]
-    ):
+def _unpacked(number: int, about: bytes, text: bytes, checksum: int, seal: int) -> Doc:
+    if crc32(text, number & _LOW ^ number >> KEY) != checksum or crc32(about, checksum) != seal:
         raise Damaged("a text's checksum is wrong")
-    seq, entry, role, moment = _about.decode(data)
-    return Doc(
-        seq,
-        f"{entry:08x}" if isinstance(entry, int) else entry,
-        _ROLES[role] if isinstance(role, int) else role,
-        of_milliseconds(moment) if isinstance(moment, int) else in_utc(moment),
-        text.decode(),
-    )
+    return Doc(*_about(about), text.decode())
 
 
 def _text_checksum(text: bytes, number: int) -> int:
