@@ -377,7 +377,7 @@ def time_of(given: object) -> str:
             return written(datetime.fromisoformat(given))
         except (ValueError, OverflowError):
             return ""
-    if isinstance(given, int | float) and not isinstance(given, bool):
+    if type(given) is float or type(given) is int:
         try:
             if abs(given) <= 1e11:
                 return _moment(given)

@@ -75,13 +75,24 @@ def of_milliseconds(moment: int) -> str:
     Raises:
         OverflowError: it lies outside what UTC has years for.
     """
-    minute, milliseconds = divmod(moment, 60_000)
-    return f"{_minute(minute)}{milliseconds // 1000:02}.{milliseconds % 1000:03}Z"
+    minute, rest = divmod(moment, 60_000)
+    second, milliseconds = divmod(rest, 1000)
+    return _minute(minute) + _two_digits(second) + _fraction(milliseconds)
 
 
 @functools.lru_cache
 def _minute(number: int) -> str:
     return (_EPOCH + timedelta(minutes=number)).isoformat()[: len("2026-04-25T17:40:")]
+
+
+@functools.cache
+def _two_digits(number: int) -> str:
+    return f"{number:02}"
+
+
+@functools.cache
+def _fraction(milliseconds: int) -> str:
+    return f".{milliseconds:03}Z"
 
 
 def new_session_id() -> str:
