@@ -61,11 +61,11 @@ class CodexRecord(codex._Record, frozen=True, gc=False):
 
 
 class KimiReturned(kimi_cli._Returned, frozen=True, gc=False):
-    output: str | list[openai._Part] | None = None  # type: ignore[assignment]
+    output: str | list[openai.Part] | None = None  # type: ignore[assignment]
 
 
 class KimiPayload(kimi_cli._Payload, frozen=True, gc=False):
-    user_input: str | list[openai._Part] | None = None  # type: ignore[assignment]
+    user_input: str | list[openai.Part] | None = None  # type: ignore[assignment]
     return_value: KimiReturned | None = None
 
 
@@ -78,7 +78,7 @@ class KimiRecord(kimi_cli._Record, frozen=True, gc=False):
 
 
 class ChatMessage(openai.ChatMessage, frozen=True, gc=False):
-    content: str | list[openai._Part] | None = None  # type: ignore[assignment]
+    content: str | list[openai.Part] | None = None  # type: ignore[assignment]
 
 
 class OpencodeMessage(opencode._Message, frozen=True, gc=False):

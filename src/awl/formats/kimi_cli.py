@@ -43,7 +43,7 @@ from awl.formats import openai
 from awl.formats.chain import Chain, Summaries
 from awl.formats.format import Facts, Format, Head, Imported, Keep, Place, Report
 from awl.formats.openai import ChatMessage
-from awl.formats.records import LONGEST, Lines, Records, kept, lenient, salvage, size_of, time_of
+from awl.formats.records import LONGEST, Lines, Parts, Records, kept, size_of, time_of
 
 NAME: Final = "kimi-cli"
 
@@ -201,8 +201,8 @@ class _Function(msgspec.Struct, frozen=True, gc=False):
     arguments: str | None = None
 
 
-class _Payload(msgspec.Struct, frozen=True, gc=False):
-    """All fields that a payload may have; each type uses some."""
+class _Payload(openai.Part, frozen=True, gc=False):
+    """All fields that a payload may have; each type uses some. Of a ContentPart, it is the part."""
 
     user_input: str | list[msgspec.Raw] | None = None
     id: str = ""
@@ -216,16 +216,29 @@ class _Payload(msgspec.Struct, frozen=True, gc=False):
 
 class _Event(msgspec.Struct, frozen=True, gc=False):
     type: str = ""
+    payload: _Payload | None = None
+
+
+class _RawEvent(msgspec.Struct, frozen=True, gc=False):
     payload: msgspec.Raw = msgspec.Raw()
 
 
-class _Record(msgspec.Struct, frozen=True, gc=False):
+class _Line(msgspec.Struct, frozen=True, gc=False):
     type: str = ""
     timestamp: float = 0
+
+
+class _Record(_Line, frozen=True, gc=False):
     message: _Event | None = None
 
 
-_payload: Final = msgspec.json.Decoder(_Payload).decode
+class _RawRecord(_Line, frozen=True, gc=False):
+    """A line whose payload is to be kept as it stands there."""
+
+    message: _RawEvent = _RawEvent()
+
+
+_RAW_RECORDS: Final = Parts(_RawRecord)
 
 
 # -- contexts --------------------------------------------------------------------------------------
@@ -287,7 +300,7 @@ class _Contexts:
         self._open.close()
 
     def _text(self, message: ChatMessage) -> str:
-        return openai.result_text(list(openai.parts(message.content, NAME, self._keep)))
+        return openai.result_text(openai.parts(message.content, NAME, self._keep))
 
 
 def _stayed(before: list[int], now: list[int]) -> int:
@@ -332,6 +345,7 @@ class _Reader:
         self._last_time = ""
         self._next_time = 0.0  # as it stands there; few of them are asked for
         self._step: _Step | None = None
+        self._made: list[Entry] = []  # of the lines that were read last
         self._contexts: _Contexts
         self._sent: list[int] = []  # the numbers of what was in the context
         self._compactions = 0
@@ -341,15 +355,23 @@ class _Reader:
         self._contexts = _Contexts(self._lines.path.parent, self._keep)
         with closing(self._contexts):
             if self._contexts.system:
-                yield self._opaque("system_prompt", self._contexts.system)
-            for line, record in Records(self._lines, _Record):
-                if record is None or (record.message is None and record.type != "metadata"):
-                    yield from self._settled()
-                    yield self._opaque("unknown", line)
-                elif record.message is not None:
-                    self._at(record.timestamp)
-                    yield from self._event(record.message, line)
-            yield from self._settled()
+                self._add_opaque("system_prompt", self._contexts.system)
+            for block in Records(self._lines, _Record).blocks():
+                for line, record in zip(block.lines, block.records, strict=True):
+                    self._take(record, line)
+                yield from self._made
+                self._made.clear()
+            self._settle()
+            yield from self._made
+
+    def _take(self, record: _Record | None, line: bytes) -> None:
+        """Make what a line gives."""
+        if record is None or (record.message is None and record.type != "metadata"):
+            self._settle()
+            self._add_opaque("unknown", line)
+        elif record.message is not None:
+            self._at(record.timestamp)
+            self._event(record.message.type, record.message.payload or _Payload(), line)
 
     def _at(self, timestamp: float) -> None:
         if not 0 < timestamp < _LATEST:  # it may be no time
@@ -362,50 +384,47 @@ class _Reader:
             self._last_time, self._next_time = time_of(self._next_time), 0.0
         return self._last_time
 
-    def _event(self, event: _Event, line: bytes) -> Iterator[Entry]:
-        match event.type:
+    def _event(self, kind: str, payload: _Payload, line: bytes) -> None:
+        match kind:
             case "TurnBegin" | "SteerInput":
-                yield from self._settled()
-                yield self._prompt(self._decoded(event.payload))
+                self._settle()
+                self._add_prompt(payload)
             case "StepBegin" | "TurnEnd":
-                yield from self._settled()
+                self._settle()
             case "StepInterrupted":
-                yield from self._settled(interrupted=True)
+                self._settle(interrupted=True)
             case "ContentPart":
-                self._open().content += openai.parts([event.payload], NAME, self._keep)
+                block = openai.block(payload, self._keep) or self._odd_part(line)
+                self._open().content.append(block)
             case "ToolCall":
-                payload = self._decoded(event.payload)
                 function = payload.function or _Function()
                 given = function.arguments or ""
                 use = ToolUse(id=payload.id, name=function.name, input=given)
                 self._open().content.append(use)
             case "ToolCallPart":
-                self._more(self._decoded(event.payload).arguments_part or "")
-            case "StatusUpdate" if self._step is not None:
-                usage = self._decoded(event.payload).token_usage
-                if usage is not None:
-                    self._step.usage = usage.entry()
+                self._more(payload.arguments_part or "")
             case "StatusUpdate":
-                pass
+                if self._step is not None and payload.token_usage is not None:
+                    self._step.usage = payload.token_usage.entry()
             case "ToolResult":
-                yield from self._result(self._decoded(event.payload))
+                self._result(payload)
             case "CompactionEnd":
-                yield from self._settled()
-                yield from self._compacted(line)
+                self._settle()
+                self._add_compaction(line)
             case "SubagentEvent":
                 self._report.left_out[_SUBAGENTS] += 1
-            case kind if kind in _FOR_SCREEN:
+            case _ if kind in _FOR_SCREEN:
                 self._report.left_out[_SCREEN] += 1
             case _:
-                yield from self._settled()
-                yield self._opaque(event.type or "unknown", line)
+                self._settle()
+                self._add_opaque(kind or "unknown", line)
 
-    def _decoded(self, raw: msgspec.Raw) -> _Payload:
-        try:
-            return _payload(raw)
-        except Exception:
-            found = lenient(bytes(raw))
-            return (salvage(found, _Payload) if isinstance(found, dict) else None) or (_Payload())
+    def _odd_part(self, line: bytes) -> ContentBlock:
+        """The part on a line that is of an unknown kind."""
+        ((_, record),) = _RAW_RECORDS((msgspec.Raw(line),))
+        raw = record.message.payload if record else msgspec.Raw()
+        (block,) = openai.parts([raw], NAME, self._keep)
+        return block
 
     def _open(self) -> _Step:
         if self._step is None:
@@ -419,15 +438,15 @@ class _Reader:
         if isinstance(last, ToolUse):
             step.content[-1] = msgspec.structs.replace(last, input=last.input + arguments)
 
-    def _settled(self, *, interrupted: bool = False) -> Iterator[Entry]:
-        """The answer that was being made, and its results."""
+    def _settle(self, *, interrupted: bool = False) -> None:
+        """Make the answer that was being made, and its results."""
         step, self._step = self._step, None
         if step is None:
             return
         if step.content:
-            called = any(isinstance(block, ToolUse) for block in step.content)
+            called = ToolUse in map(type, step.content)
             stop = "toolUse" if called else "aborted" if interrupted else "stop"
-            yield self._message(
+            self._add_message(
                 LoggedMessage(
                     role="assistant",
                     content=tuple(step.content),
@@ -438,24 +457,23 @@ class _Reader:
                 step.timestamp,
             )
         for timestamp, result in step.results:
-            yield self._message(LoggedMessage(role="user", content=(result,)), timestamp)
+            self._add_message(LoggedMessage(role="user", content=(result,)), timestamp)
 
-    def _message(self, message: LoggedMessage, timestamp: str) -> MessageEntry:
+    def _add_message(self, message: LoggedMessage, timestamp: str) -> None:
         entry = MessageEntry(id=self._chain.draw(), timestamp=timestamp, message=message)
+        self._made.append(entry)
         self._sent.append(self._chain.count)
-        return entry
 
-    def _prompt(self, payload: _Payload) -> MessageEntry:
+    def _add_prompt(self, payload: _Payload) -> None:
         content = tuple(openai.parts(payload.user_input, NAME, self._keep))
-        entry = self._message(LoggedMessage(role="user", content=content), self._time)
+        self._add_message(LoggedMessage(role="user", content=content), self._time)
         first = content[0] if content else None
         if isinstance(first, Text) and first.text.startswith("/"):
             self._sent.pop()  # a command is not in the context
-        return entry
 
-    def _result(self, payload: _Payload) -> Iterator[Entry]:
+    def _result(self, payload: _Payload) -> None:
         returned = payload.return_value or payload.result or _Returned()
-        given = list(openai.parts(returned.output, NAME, self._keep))
+        given = openai.parts(returned.output, NAME, self._keep)
         shown = self._contexts.shown(payload.tool_call_id)
         if shown is None:
             words = [f"<system>{returned.message}</system>"] if returned.message else []
@@ -463,28 +481,28 @@ class _Reader:
         result = ToolResult(
             tool_use_id=payload.tool_call_id,
             content=shown,
-            images=tuple(block for block in given if isinstance(block, Image)),
+            images=tuple([block for block in given if isinstance(block, Image)]),
             is_error=returned.is_error,
         )
         if self._step is not None and len(self._step.results) < _MOST_HELD:
             self._step.results.append((self._time, result))
-            return
-        yield self._message(LoggedMessage(role="user", content=(result,)), self._time)
+        else:
+            self._add_message(LoggedMessage(role="user", content=(result,)), self._time)
 
-    def _compacted(self, line: bytes) -> Iterator[Entry]:
+    def _add_compaction(self, line: bytes) -> None:
         index, self._compactions = self._compactions, self._compactions + 1
         known = self._contexts.compactions
         if index >= len(known):
-            yield self._opaque("CompactionEnd", line)
+            self._add_opaque("CompactionEnd", line)
             return
         summary, stayed = known[index]
         sent = self._sent[: len(self._sent) - stayed]
         self._sent = self._sent[len(sent) :]
         replaced = self._summaries.up_to(sent[-1] if sent else 0)
         if replaced is None:
-            yield self._opaque("CompactionEnd", line)
+            self._add_opaque("CompactionEnd", line)
             return
-        yield CondensationEntry(
+        entry = CondensationEntry(
             id=self._chain.draw(),
             timestamp=self._time,
             replaced=(replaced.lo, replaced.hi),
@@ -493,15 +511,17 @@ class _Reader:
             tokens_before=0,
             tokens_after=0,
         )
+        self._made.append(entry)
         self._summaries.told(replaced)
 
-    def _opaque(self, kind: str, line: bytes) -> UnknownEntry:
-        return UnknownEntry(
+    def _add_opaque(self, kind: str, line: bytes) -> None:
+        entry = UnknownEntry(
             id=self._chain.draw(),
             timestamp=self._time,
             kind=f"{NAME}:{kind}",
             raw={"record": kept(line)},
         )
+        self._made.append(entry)
 
 
 _FOR_SCREEN: Final = frozenset(

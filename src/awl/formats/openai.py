@@ -173,7 +173,9 @@ class _Url(msgspec.Struct, frozen=True, gc=False):
     url: str = ""
 
 
-class _Part(msgspec.Struct, frozen=True, gc=False):
+class Part(msgspec.Struct, frozen=True, gc=False):
+    """A part of a message's content."""
+
     type: str = ""
     text: str | None = None
     refusal: str | None = None
@@ -181,7 +183,7 @@ class _Part(msgspec.Struct, frozen=True, gc=False):
     image_url: _Url | str | None = None
 
 
-_PARTS: Final = Parts(_Part)
+_PARTS: Final = Parts(Part)
 _chat_message: Final = msgspec.json.Decoder(ChatMessage).decode
 
 
@@ -194,21 +196,22 @@ def decoded(raw: bytes) -> ChatMessage | None:
         return salvage(found, ChatMessage) if isinstance(found, dict) else None
 
 
-def parts(
-    content: str | list[msgspec.Raw] | None, source: str, keep: Keep
-) -> Iterator[ContentBlock]:
+def parts(content: str | list[msgspec.Raw] | None, source: str, keep: Keep) -> list[ContentBlock]:
     """The blocks of a message's content."""
+    if not content:
+        return []
     if isinstance(content, str):
-        if content:
-            yield Text(text=content)
-        return
-    for raw, part in _PARTS(content or ()):
-        known = None if part is None else _block(part, keep)
+        return [Text(text=content)]
+    found: list[ContentBlock] = []
+    for raw, part in _PARTS(content):
+        known = None if part is None else block(part, keep)
         kind = f"{source}:{part.type if part else 'part'}"
-        yield known or Opaque(kind=kind, raw=str(raw, "utf-8"))
+        found.append(known or Opaque(kind=kind, raw=str(raw, "utf-8")))
+    return found
 
 
-def _block(part: _Part, keep: Keep) -> ContentBlock | None:
+def block(part: Part, keep: Keep) -> ContentBlock | None:
+    """The block of a part; None where it is of an unknown kind."""
     if part.image_url is not None:
         url = part.image_url if isinstance(part.image_url, str) else part.image_url.url
         return from_data_url(url, keep)
@@ -244,7 +247,7 @@ class Reader:
 
     def entries(self, message: ChatMessage | None, raw: bytes) -> Iterator[Entry]:
         """The entry of a message; what is none is kept."""
-        content = [] if message is None else list(parts(message.content, self._source, self._keep))
+        content = [] if message is None else parts(message.content, self._source, self._keep)
         if message is None or message.role not in _ROLES:
             yield self._opaque(raw)
         elif message.role in ("system", "developer"):
