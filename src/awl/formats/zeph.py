@@ -26,10 +26,11 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
@@ -39,6 +40,7 @@ from awl.conversation import (
     Image,
     Opaque,
     RedactedThinking,
+    Role,
     Text,
     Thinking,
     ToolResult,
@@ -67,7 +69,7 @@ from awl.entries import (
 from awl.formats.chain import Chain
 from awl.formats.format import TWICE, Facts, Format, Head, Imported, Keep, Place, Report, Source
 from awl.formats.payloads import UNKNOWN, mime_type_of
-from awl.formats.records import Lines, Records, head_of, kept, lenient, size_of, time_of
+from awl.formats.records import Block, Lines, Records, head_of, kept, lenient, size_of, time_of
 from awl.state import CUT_SHORT, Item, entry_type, import_text, is_prompt
 
 NAME: Final = "zeph"
@@ -118,7 +120,7 @@ class _Kind(msgspec.Struct, frozen=True, gc=False):
     type: str
     text: str = ""
     image_refs: list[str] = []
-    parts: list[msgspec.Raw] = []
+    parts: msgspec.Raw = msgspec.Raw(b"[]")
     id: str = ""
     name: str = ""
     input: msgspec.Raw = msgspec.Raw(b"{}")
@@ -157,6 +159,13 @@ class _Part(msgspec.Struct, frozen=True, gc=False):
     data: str = ""
 
 
+class _KnownPart(_Part, frozen=True, gc=False):
+    """A part of a kind that awl knows. The decoder refuses all others, whose bytes are to be
+    kept."""
+
+    kind: Literal["redacted_thinking_block", "text", "thinking_block", "tool_result", "tool_use"]
+
+
 class _Summary(msgspec.Struct, frozen=True, gc=False):
     session_intent: str = ""
     files_modified: list[str] = []
@@ -174,25 +183,10 @@ class _Summary(msgspec.Struct, frozen=True, gc=False):
         )
 
 
-class _Told:
-    """The ids of calls and results that events told and no part did yet, and the other way round.
-
-    A call that a part made and an event starts is one call; so is one that was told first by its
-    event. Ids may come again for other calls: each telling is matched once.
-    """
-
-    def __init__(self) -> None:
-        self.calls_of_parts: Counter[str] = Counter()
-        self.calls_of_events: Counter[str] = Counter()
-        self.results_of_parts: Counter[str] = Counter()
-        self.results_of_events: Counter[str] = Counter()
-
-    def again(self, told: Counter[str], name: str) -> bool:
-        """Whether this was told by the other kind already; it is matched by that."""
-        if told[name] <= 0:
-            return False
-        told[name] -= 1
-        return True
+_part: Final = msgspec.json.Decoder(_Part).decode
+_known_part: Final = msgspec.json.Decoder(_KnownPart).decode
+_known_parts: Final = msgspec.json.Decoder(list[_KnownPart]).decode
+_raws: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
 class _Reader:
@@ -205,109 +199,123 @@ class _Reader:
         self._keep = keep
         self._blobs = lines.path.parent / "blobs"
         self._begun = False
+        self._ts_ms: int | None = None  # of the event before
         self._time = ""
-        # Since the last prompt, what an event or a part has told and the other may tell again.
-        self._told = _Told()
+        self._readers = {
+            "session_started": self._session_started,
+            "user_message": self._prompt,
+            "assistant_message": self._answer,
+            "tool_call": self._call,
+            "tool_result": self._result,
+            "condensation": self._condensed_by,
+            "compaction": self._compaction,
+            "fork_point": self._fork_point,
+            "model_changed": self._switch,
+            "session_ended": self._ended,
+        }
+        # Since the last prompt, by id: how much more often a part has told of a call or a result
+        # than an event, which may tell of the same again; below zero, the other way round.
+        self._calls: dict[str, int] = {}
+        self._results: dict[str, int] = {}
         self._condensed = 0
         self._last_summary = 0
         # For each event, in order of seq: its seq, and how many entries it and those before gave.
-        self._seqs = array("q")
-        self._counts = array("q")
+        # Before them all there is one that gave none.
+        self._seqs = array("q", [-2])
+        self._counts = array("q", [0])
 
     def __iter__(self) -> Iterator[Entry]:
-        for line, event in Records(self._lines, _Event):
+        return chain.from_iterable(map(self._entries, Records(self._lines, _Event).blocks()))
+
+    def _entries(self, block: Block[_Event]) -> list[Entry]:
+        found: list[Entry] = []
+        for line, event in zip(block.lines, block.records, strict=True):
             if event is None:
-                yield self._opaque("unknown", line)
+                found.append(self._opaque("unknown", line))
                 continue
-            if self._is_known(event):
+            is_next = event.seq > self._seqs[-1]
+            if not is_next and self._is_known(event):
                 self._report.left_out[TWICE] += 1
                 continue
-            self._time = time_of(event.ts_ms) or self._time
-            yield from self._event(event, line)
-            if not self._seqs or event.seq > self._seqs[-1]:
+            if event.ts_ms != self._ts_ms:
+                self._ts_ms = event.ts_ms
+                self._time = time_of(event.ts_ms) or self._time
+            kind = event.kind
+            found += self._readers.get(kind.type, self._unknown)(kind, line)
+            if is_next:
                 self._seqs.append(event.seq)
                 self._counts.append(self._chain.count)
             else:
                 self._counts[-1] = self._chain.count
+        return found
 
     def _is_known(self, event: _Event) -> bool:
         """Whether an event with this seq was there; in a fork the parent's start follows."""
-        if not self._seqs or event.seq > self._seqs[-1] or event.kind.type == "session_started":
+        if event.kind.type == "session_started":
             return False
         at = bisect_left(self._seqs, event.seq)
         return self._seqs[at] == event.seq >= 0
 
-    def _event(self, event: _Event, line: bytes) -> Iterator[Entry]:
-        kind = event.kind
-        match kind.type:
-            case "session_started" if not self._begun:
-                self._begun = True
-                if "forked_from" in (lenient(line) or {}).get("kind", {}):  # type: ignore[attr-defined]
-                    yield self._opaque(kind.type, line)
-            case "user_message":
-                self._told = _Told()
-                yield self._message("user", self._prompt(kind))
-            case "assistant_message":
-                yield from self._answer(kind)
-            case "tool_call":
-                if not self._told.again(self._told.calls_of_parts, kind.id):
-                    self._told.calls_of_events[kind.id] += 1
-                    yield self._message("assistant", [_use(kind.id, kind.name, kind.input)])
-                yield ToolCallEntry(
-                    id=self._chain.draw(),
-                    timestamp=self._time,
-                    tool_use_id=kind.id,
-                    name=kind.name,
-                )
-            case "tool_result":
-                if self._told.again(self._told.results_of_parts, kind.id):
-                    yield self._opaque(kind.type, line)
-                    return
-                self._told.results_of_events[kind.id] += 1
-                result = ToolResult(
-                    tool_use_id=kind.id,
-                    content=kind.output,
-                    is_error=kind.is_error,
-                    duration_ms=kind.duration_ms,
-                )
-                yield self._message("user", [result])
-            case "condensation":
-                yield from self._condensed_by(kind, line)
-            case "compaction":
-                yield from self._compaction(kind, line)
-            case "fork_point":
-                at = self._chain.count
-                yield ForkPointEntry(
-                    id=self._chain.draw(),
-                    timestamp=self._time,
-                    new_session_id=kind.new_session_id,
-                    at=at,
-                )
-            case "model_changed":
-                yield ModelChangeEntry(
-                    id=self._chain.draw(),
-                    timestamp=self._time,
-                    provider=kind.provider_name,
-                    model=kind.model,
-                )
-            case "session_ended":
-                yield EndEntry(id=self._chain.draw(), timestamp=self._time, reason=kind.reason)
-            case _:
-                yield self._opaque(kind.type, line)
+    def _unknown(self, kind: _Kind, line: bytes) -> Sequence[Entry]:
+        return (self._opaque(kind.type, line),)
 
-    def _message(self, role: Any, content: list[ContentBlock]) -> MessageEntry:
+    def _session_started(self, kind: _Kind, line: bytes) -> Sequence[Entry]:
+        first, self._begun = not self._begun, True
+        if first and "forked_from" not in (lenient(line) or {}).get("kind", {}):  # type: ignore[attr-defined]
+            return ()
+        return self._unknown(kind, line)
+
+    def _message(self, role: Role, content: Sequence[ContentBlock]) -> MessageEntry:
         return MessageEntry(
             id=self._chain.draw(),
             timestamp=self._time,
             message=LoggedMessage(role=role, content=tuple(content)),
         )
 
-    def _prompt(self, kind: _Kind) -> list[ContentBlock]:
+    def _prompt(self, kind: _Kind, line: bytes) -> Sequence[Entry]:
+        self._calls, self._results = {}, {}
         content: list[ContentBlock] = []
         if kind.text or not kind.image_refs:
             content.append(Text(text=kind.text))
         content.extend(map(self._image, kind.image_refs))
-        return content
+        return (self._message("user", content),)
+
+    def _call(self, kind: _Kind, line: bytes) -> Sequence[Entry]:
+        found: list[Entry] = []
+        if not _match(self._calls, kind.id, -1):
+            use = _use(kind.id, kind.name, kind.input)
+            found.append(self._message("assistant", (use,)))
+        name, at = self._chain.draw(), self._time
+        found.append(ToolCallEntry(id=name, timestamp=at, tool_use_id=kind.id, name=kind.name))
+        return found
+
+    def _result(self, kind: _Kind, line: bytes) -> Sequence[Entry]:
+        if _match(self._results, kind.id, -1):
+            return self._unknown(kind, line)
+        result = ToolResult(
+            tool_use_id=kind.id,
+            content=kind.output,
+            is_error=kind.is_error,
+            duration_ms=kind.duration_ms,
+        )
+        return (self._message("user", (result,)),)
+
+    def _fork_point(self, kind: _Kind, line: bytes) -> Sequence[Entry]:
+        at = self._chain.count
+        name, child = self._chain.draw(), kind.new_session_id
+        return (ForkPointEntry(id=name, timestamp=self._time, new_session_id=child, at=at),)
+
+    def _switch(self, kind: _Kind, line: bytes) -> Sequence[Entry]:
+        change = ModelChangeEntry(
+            id=self._chain.draw(),
+            timestamp=self._time,
+            provider=kind.provider_name,
+            model=kind.model,
+        )
+        return (change,)
+
+    def _ended(self, kind: _Kind, line: bytes) -> Sequence[Entry]:
+        return (EndEntry(id=self._chain.draw(), timestamp=self._time, reason=kind.reason),)
 
     def _image(self, name: str) -> Image:
         try:
@@ -317,40 +325,37 @@ class _Reader:
             return Image(mime_type=UNKNOWN, blob=BlobRef(blob=name, size=0))
         return Image(mime_type=mime_type_of(data), blob=self._keep(data))
 
-    def _answer(self, kind: _Kind) -> Iterator[Entry]:
+    def _answer(self, kind: _Kind, line: bytes) -> Sequence[Entry]:
         """An answer; results among its parts divide it, as calls are answered before it goes on."""
+        found: list[Entry] = []
         content: list[ContentBlock] = []
-        for raw in kind.parts:
-            block = self._block(raw)
+        parts = _parts_of(kind.parts)
+        for part in parts:
+            block = part if isinstance(part, Opaque) else self._block(part)
             if not isinstance(block, ToolResult):
                 if block is not None:
                     content.append(block)
                 continue
             if content:
-                yield self._message("assistant", content)
+                found.append(self._message("assistant", content))
                 content = []
-            yield self._message("user", [block])
-        if content or not kind.parts:
-            yield self._message("assistant", content)
+            found.append(self._message("user", (block,)))
+        if content or not parts:
+            found.append(self._message("assistant", content))
+        return found
 
-    def _block(self, raw: msgspec.Raw) -> ContentBlock | None:
+    def _block(self, part: _KnownPart) -> ContentBlock | None:
         """A part's block; None for what an event has said already."""
-        try:
-            part = msgspec.json.decode(raw, type=_Part)
-        except Exception:
-            return Opaque(kind="zeph", raw=bytes(raw).decode(errors="replace"))
         match part.kind:
             case "text":
                 return Text(text=part.text)
             case "tool_use":
-                if self._told.again(self._told.calls_of_events, part.id):
+                if _match(self._calls, part.id, 1):
                     return None
-                self._told.calls_of_parts[part.id] += 1
                 return _use(part.id, part.name, part.input)
             case "tool_result":
-                if self._told.again(self._told.results_of_events, part.tool_use_id):
+                if _match(self._results, part.tool_use_id, 1):
                     return None
-                self._told.results_of_parts[part.tool_use_id] += 1
                 return ToolResult(
                     tool_use_id=part.tool_use_id, content=part.content, is_error=part.is_error
                 )
@@ -358,7 +363,6 @@ class _Reader:
                 return Thinking(thinking=part.thinking, signature=part.signature or None)
             case "redacted_thinking_block":
                 return RedactedThinking(data=part.data)
-        return Opaque(kind=f"zeph:{part.kind}", raw=bytes(raw).decode())
 
     def _condensation(
         self,
@@ -381,32 +385,36 @@ class _Reader:
             tokens_after=after,
         )
 
-    def _condensed_by(self, kind: _Kind, line: bytes) -> Iterator[Entry]:
+    def _condensed_by(self, kind: _Kind, line: bytes) -> Sequence[Entry]:
         """A condensation. Of what a hard compaction replaced before it, it replaces nothing again:
         then the event itself is kept, too."""
+        found: list[Entry] = []
         first, last = self._range(*kind.replaced_seq_range)
         if self._condensed and first <= self._condensed:
-            yield self._opaque(kind.type, line)
+            found.append(self._opaque(kind.type, line))
             first = self._condensed + 1
             if first > last:
-                return
+                return found
         summary = _summary(kind.summary)
-        yield self._condensation((first, last), summary, kind.tokens_before, kind.tokens_after)
+        before, after = kind.tokens_before, kind.tokens_after
+        found.append(self._condensation((first, last), summary, before, after))
+        return found
 
-    def _compaction(self, kind: _Kind, line: bytes) -> Iterator[Entry]:
+    def _compaction(self, kind: _Kind, line: bytes) -> Sequence[Entry]:
         if not kind.summary or bytes(kind.summary) == b"null":
-            yield CompactionEntry(
+            cleared = CompactionEntry(
                 id=self._chain.draw(),
                 timestamp=self._time,
                 tier=kind.tier,
                 cleared_count=kind.cleared_count,
             )
-            return
+            return (cleared,)
         last = self._chain.count
-        yield self._opaque(kind.type, line)
+        event = self._opaque(kind.type, line)
         first = min(self._condensed + 1, last)
         absorbs = (self._last_summary,) if self._last_summary else ()
-        yield self._condensation((first, last), _summary(kind.summary), 0, 0, absorbs)
+        summary = _summary(kind.summary)
+        return (event, self._condensation((first, last), summary, 0, 0, absorbs))
 
     def _range(self, lo: int, hi: int) -> tuple[int, int]:
         """The numbers of the entries that the events of a range gave; that of the `import` entry,
@@ -426,6 +434,45 @@ class _Reader:
         )
 
 
+def _match(told: dict[str, int], name: str, by: int) -> bool:
+    """Count what a part (1) or an event (-1) tells, and whether the other one told it already.
+
+    Ids may come again for other calls: each telling is matched once.
+    """
+    before = told.get(name, 0)
+    told[name] = before + by
+    return before * by < 0
+
+
+def _parts_of(given: msgspec.Raw) -> Sequence[_KnownPart | Opaque]:
+    """An answer's parts; what awl knows no kind of is a block already, as it stands there."""
+    try:
+        return _known_parts(given)
+    except Exception:
+        return list(map(_known_or_kept, _raws_of(given)))
+
+
+def _raws_of(given: msgspec.Raw) -> list[msgspec.Raw]:
+    try:
+        return _raws(given)
+    except Exception:
+        return []  # it is no list
+
+
+def _known_or_kept(raw: msgspec.Raw) -> _KnownPart | Opaque:
+    try:
+        return _known_part(raw)
+    except Exception:
+        return Opaque(kind=_kind_of_part(raw), raw=bytes(raw).decode(errors="replace"))
+
+
+def _kind_of_part(raw: msgspec.Raw) -> str:
+    try:
+        return f"{NAME}:{_part(raw).kind}"
+    except Exception:
+        return NAME
+
+
 def _use(call_id: str, name: str, value: msgspec.Raw) -> ToolUse:
     return ToolUse(id=call_id, name=name, input=_input_text(value))
 
@@ -439,7 +486,7 @@ def _summary(raw: msgspec.Raw) -> Summary:
 
 def _input_text(value: msgspec.Raw) -> str:
     """A call's input as the model wrote it: a JSON value, or the text that was none."""
-    text = bytes(value).decode()
+    text = str(value, "utf-8")
     if text.startswith('"'):
         try:
             inner = str(msgspec.json.decode(value))
