@@ -157,6 +157,20 @@ def test_the_last_messages_may_stay_behind_a_summary(tmp_path: Path) -> None:
     assert "three" not in said(landed)[0]
 
 
+def test_odd_parts_behind_a_summary_stay_too(tmp_path: Path) -> None:
+    file = File()
+    file.say("user", "one")
+    file.say("user", "two", {"of a kind": "to come"})
+    history = [
+        {"role": "user", "parts": [{"text": "so far"}]},
+        {"role": "user", "parts": [{"text": "two"}, {"of a kind": "to come"}]},
+    ]
+    file.system("chat_compression", info={}, compressedHistory=history)
+    landed = file.land(tmp_path)
+    assert said(landed)[1:] == ["two"]
+    assert "so far" in said(landed)[0]
+
+
 def test_titles_models_and_thoughts(tmp_path: Path) -> None:
     file = File()
     file.say("user", "one")

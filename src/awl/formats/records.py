@@ -306,7 +306,8 @@ class Parts(Generic[T]):
 
 
 def salvage(found: dict[str, Any], kind: type[T]) -> T | None:
-    """A struct from an object, as much of it as fits; None where a required field does not."""
+    """A struct from an object, as much of it as fits; None where a required field does not, or
+    the kind refuses the whole."""
     given = {}
     for field in msgspec.structs.fields(kind):
         value = found.get(field.encode_name)
@@ -316,7 +317,7 @@ def salvage(found: dict[str, Any], kind: type[T]) -> T | None:
             given[field.name] = fitting
     try:
         return kind(**given)
-    except TypeError:
+    except (TypeError, ValueError):
         return None
 
 
