@@ -25,6 +25,7 @@ import contextlib
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -223,16 +224,6 @@ class _Listed(msgspec.Struct, frozen=True, gc=False):
     messages: list[msgspec.Raw] | None = None
 
 
-class _Patch(msgspec.Struct, frozen=True, gc=False):
-    """Of a line, what has to be known of all of them beforehand."""
-
-    id: str = ""
-    type: str = ""
-    content: msgspec.Raw = msgspec.Raw()
-    set: _Listed | None = msgspec.field(default=None, name="$set")
-    rewind_to: str | None = msgspec.field(default=None, name="$rewindTo")
-
-
 class _Answered(msgspec.Struct, frozen=True, gc=False):
     id: str | None = None
     name: str = ""
@@ -245,9 +236,24 @@ class _Answer(msgspec.Struct, frozen=True, rename="camel", gc=False):
     function_response: _Answered | None = None
 
 
+class _LoosePatch(msgspec.Struct, frozen=True, gc=False):
+    """Of a line, what has to be known of all of them beforehand."""
+
+    id: str = ""
+    type: str = ""
+    content: msgspec.Raw = msgspec.Raw()
+    set: _Listed | None = msgspec.field(default=None, name="$set")
+    rewind_to: str | None = msgspec.field(default=None, name="$rewindTo")
+
+
+class _Patch(_LoosePatch, frozen=True, gc=False):
+    """A line whose message is a text or a list of parts."""
+
+    content: str | list[_Answer] | None = None  # type: ignore[assignment]
+
+
 _message: Final = msgspec.json.Decoder(_Message).decode
 _loose_message: Final = msgspec.json.Decoder(_LooseMessage).decode
-_answers: Final = msgspec.json.Decoder(list[_Answer]).decode
 
 
 def _decoded(raw: bytes | msgspec.Raw) -> _LooseMessage | None:
@@ -350,30 +356,31 @@ class _Plan:
 
     def read(self, path: Path) -> None:
         lines = Lines(path, Report())
-        for block in Records(lines, _Patch).blocks():
+        for block in Records(lines, _Patch, _LoosePatch).blocks():
             # Lines that were passed over since are for the next reading.
             self.wanted.extend(b"\1" * (lines.number - len(self.wanted)))
-            at = len(self.wanted) - len(block.lines)
-            for number, (start, line, record) in enumerate(zip(*block, strict=True), at):
-                if record is None:
-                    continue
-                if record.rewind_to is not None:
-                    self.left.rewound(record.rewind_to)
-                elif record.id:
-                    self._message(record, start, line)
-                elif record.set is not None and record.set.messages is not None:
-                    self._listed(record.set.messages, start)
-                elif record.set is not None and not record.set.summary:
-                    self.wanted[number] = 0
-                    self.aside += 1
+            self._block(block, len(self.wanted) - len(block.lines))
 
-    def _message(self, message: _LooseMessage | _Patch, where: _Where, line: bytes) -> None:
-        name, left = message.id, self.left
-        if name in left.spans or name in self.last or name in left.gone:
-            self.last[name] = where
-        left.spans[name] = _NOWHERE
-        if message.type == "user":
-            self.answers(message, line)
+    def _block(self, block: Block[_LoosePatch], first: int) -> None:
+        """Take what is on the lines from that one on."""
+        left = self.left
+        spans, gone, last = left.spans, left.gone, self.last
+        for at, (start, line, record) in enumerate(zip(*block, strict=True), first):
+            if record is None:
+                continue
+            if record.rewind_to is not None:
+                left.rewound(record.rewind_to)
+            elif name := record.id:
+                if name in spans or name in last or name in gone:
+                    last[name] = start
+                spans[name] = _NOWHERE
+                if record.type == "user":
+                    self._said(record.content, line)
+            elif record.set is not None and record.set.messages is not None:
+                self._listed(record.set.messages, start)
+            elif record.set is not None and not record.set.summary:
+                self.wanted[at] = 0
+                self.aside += 1
 
     def _listed(self, raws: list[msgspec.Raw], start: int) -> None:
         messages = []
@@ -388,30 +395,29 @@ class _Plan:
         self.left.without(gone)
         self.left.spans.update((message.id, _NOWHERE) for message in messages[instead:])
 
-    def answers(self, message: _LooseMessage | _Patch, line: bytes) -> None:
-        """Note the calls that a message answers."""
-        if message.type != "user" or b'"functionResponse"' not in line:
+    def _said(self, content: str | list[_Answer] | msgspec.Raw | None, line: bytes) -> None:
+        """Note the calls that a user's message on a line answers."""
+        if type(content) is str:
             return
-        names = _answered(message.content) if type(message.content) is msgspec.Raw else None
-        if names is None:
+        if type(content) is list:
+            for part in content:
+                if part.function_call:
+                    break  # what this part is has to be looked at closely
+                if (answered := part.function_response) is not None:
+                    self.answered.add(answered.id or answered.name)
+            else:
+                return
+        message = _decoded(line)
+        if message is not None:
+            self.answers(message, line)
+
+    def answers(self, message: _LooseMessage, line: bytes) -> None:
+        """Note the calls that a message answers."""
+        if message.type == "user" and b'"functionResponse"' in line:
             content = parts.blocks_of(message.content, NAME, refer)
-            names = [block.tool_use_id for block in content if isinstance(block, ToolResult)]
-        self.answered.update(names)
-
-
-def _answered(content: msgspec.Raw) -> list[str] | None:
-    """The calls that a list of parts answers; None where its parts have to be looked at closely."""
-    try:
-        found = _answers(content)
-    except msgspec.MsgspecError:
-        return None
-    names = []
-    for part in found:
-        if part.function_call:
-            return None
-        if part.function_response is not None:
-            names.append(part.function_response.id or part.function_response.name)
-    return names
+            self.answered.update(
+                [block.tool_use_id for block in content if isinstance(block, ToolResult)]
+            )
 
 
 class _Near:
@@ -471,6 +477,7 @@ class _Reader:
         self._title = ""
         self._left = _Left()
         self._summaries = Summaries(chain)
+        self._made: list[Entry] = []  # and not given yet
 
     def document(self, document: Document) -> Iterator[Entry]:
         for raw in document.elements(self._report):
@@ -478,129 +485,134 @@ class _Reader:
             if message is None:
                 self._report.left_out["messages that cannot be read"] += 1
                 continue
-            yield from self._entries(message, raw)
-        yield from self._named(_text(document.members.get("summary")))
+            self._take(message, raw)
+            yield from self._taken()
+        self._named(_text(document.members.get("summary")))
+        yield from self._taken()
 
     def log(self, lines: Lines) -> Iterator[Entry]:
+        return chain.from_iterable(self._blocks(lines))
+
+    def _blocks(self, lines: Lines) -> Iterator[list[Entry]]:
         plan = self._plan
         plan.read(self._path)
         self._report.left_out[_BOOKKEEPING] += plan.aside
         with open_source(self._path) as file:
             for block in Records(lines, _Record, _LooseRecord, plan.wanted).blocks():
-                yield from self._block(block, _Near(file, block))
+                self._block(block, _Near(file, block))
+                yield self._taken()
 
-    def _block(self, block: Block[_LooseRecord], near: _Near) -> list[Entry]:
-        entries: list[Entry] = []
+    def _taken(self) -> list[Entry]:
+        """The entries that were made since."""
+        made, self._made = self._made, []
+        return made
+
+    def _block(self, block: Block[_LooseRecord], near: _Near) -> None:
+        spans = self._left.spans
         for start, line, record in zip(*block, strict=True):
             if record is None:
-                entries.append(self._opaque("unknown", line))
+                self._opaque("unknown", line)
             elif record.rewind_to is not None:
-                entries += self._rewound(record.rewind_to)
+                self._rewound(record.rewind_to)
             elif record.id:
-                if record.id not in self._left.spans:
-                    entries += self._placed(record, line, start, near)
+                if record.id not in spans:
+                    self._place(record, line, start, near)
             elif record.set is not None:
-                entries += self._set(record.set, start, near)
+                self._set(record.set, start, near)
             elif record.session_id is None:
-                entries.append(self._opaque("unknown", line))
-        return entries
+                self._opaque("unknown", line)
 
     # -- patches -----------------------------------------------------------------------------------
 
-    def _placed(
-        self, message: _LooseMessage, line: bytes, where: _Where, near: _Near
-    ) -> Sequence[Entry]:
+    def _place(self, message: _LooseMessage, line: bytes, where: _Where, near: _Near) -> None:
         """A message where it stands for the first time, as it is in the end. Of one that goes and
         comes again, only the last time counts."""
         name, before = message.id, self._chain.count
-        entries: Sequence[Entry] = ()
         gone = self._plan.left.gone
         if not (gone and self._left.comes_again(self._plan.left, name)):
             last = self._plan.last.get(name, where)
             if last != where and (found := near.fetch(last)) is not None:
                 line, message = found
-            entries = self._entries(message, line)
+            self._take(message, line)
         self._left.spans[name] = before, self._chain.count
-        return entries
 
-    def _rewound(self, name: str) -> Iterator[Entry]:
+    def _rewound(self, name: str) -> None:
         """That message and all behind it are gone; all of them, if it is not known."""
         before = self._left.rewound(name)
         if before is not None:
-            yield from self._back_to(before)
+            rewind = self._chain.back_to(before, self._time)
+            if rewind is not None:
+                self._made.append(rewind)
 
-    def _back_to(self, number: int) -> Iterator[Entry]:
-        rewind = self._chain.back_to(number, self._time)
-        if rewind is not None:
-            yield rewind
-
-    def _set(self, facts: _Facts, start: int, near: _Near) -> Iterator[Entry]:
+    def _set(self, facts: _Facts, start: int, near: _Near) -> None:
         if facts.messages is not None:
             messages: list[tuple[_LooseMessage, msgspec.Raw, _Where]] = [
                 (message, raw, (start, index))
                 for index, raw in enumerate(facts.messages)
                 if (message := _decoded(raw)) is not None
             ]
-            yield from self._listed(messages, near)
+            self._listed(messages, near)
         else:
             self._report.left_out[_BOOKKEEPING] += 1
-        yield from self._named(facts.summary or "")
+        self._named(facts.summary or "")
 
     def _listed(
-        self,
-        messages: list[tuple[_LooseMessage, msgspec.Raw, _Where]],
-        near: _Near,
-    ) -> Iterator[Entry]:
+        self, messages: list[tuple[_LooseMessage, msgspec.Raw, _Where]], near: _Near
+    ) -> None:
         """The messages from here on: some may be gone, and a summary stand for them."""
         gone, instead = self._left.gone_from([one[0] for one in messages])
         if instead:
-            yield from self._condensation(gone, [one[0] for one in messages[:instead]])
+            self._condense(gone, [one[0] for one in messages[:instead]])
         elif gone and self._left.ends_with(gone):
-            yield from self._rewound(gone[0])
+            self._rewound(gone[0])
             gone = []
         self._left.without(gone)
         for message, raw, where in messages[instead:]:
             if message.id not in self._left.spans:
-                yield from self._placed(message, bytes(raw), where, near)
+                self._place(message, bytes(raw), where, near)
 
-    def _condensation(self, gone: list[str], instead: list[_LooseMessage]) -> Iterator[Entry]:
+    def _condense(self, gone: list[str], instead: list[_LooseMessage]) -> None:
         said = (self._content(message) for message in instead if message.type == "user")
         texts = [block.text for content in said for block in content if isinstance(block, Text)]
         replaced = self._summaries.up_to(self._left.spans[gone[-1]][1])
         if replaced is None:
             return
-        yield CondensationEntry(
-            id=self._chain.draw(),
-            timestamp=instead[0].timestamp or self._time,
-            replaced=(replaced.lo, replaced.hi),
-            absorbs=replaced.absorbs,
-            summary=Summary(session_intent="\n".join(texts)),
-            tokens_before=0,
-            tokens_after=0,
+        self._made.append(
+            CondensationEntry(
+                id=self._chain.draw(),
+                timestamp=instead[0].timestamp or self._time,
+                replaced=(replaced.lo, replaced.hi),
+                absorbs=replaced.absorbs,
+                summary=Summary(session_intent="\n".join(texts)),
+                tokens_before=0,
+                tokens_after=0,
+            )
         )
         self._summaries.told(replaced)
 
-    def _named(self, title: str) -> Iterator[Entry]:
+    def _named(self, title: str) -> None:
         if title and title != self._title:
             self._title = title
-            yield TitleEntry(id=self._chain.draw(), timestamp=self._time, title=title)
+            self._made.append(TitleEntry(id=self._chain.draw(), timestamp=self._time, title=title))
 
     # -- messages ----------------------------------------------------------------------------------
 
-    def _entries(self, message: _LooseMessage, line: bytes) -> list[Entry]:
+    def _take(self, message: _LooseMessage, line: bytes) -> None:
         self._time = time_of(message.timestamp) or self._time
         if message.type == "user":
-            return [self._logged(LoggedMessage(role="user", content=self._content(message)))]
-        if message.type != "gemini":
-            return [self._opaque(message.type or "unknown", line)]
-        entries: list[Entry] = [self._logged(self._answer(message))]
-        if message.tool_calls:
-            for result in self._results(message.tool_calls):
-                entries.append(self._logged(LoggedMessage(role="user", content=(result,))))
-        return entries
+            self._say(LoggedMessage(role="user", content=self._content(message)))
+        elif message.type == "gemini":
+            self._say(self._answer(message))
+            for call in message.tool_calls or ():
+                if call.id not in self._plan.answered:
+                    self._result(call)
+        else:
+            self._opaque(message.type or "unknown", line)
 
-    def _logged(self, message: LoggedMessage) -> MessageEntry:
-        return MessageEntry(id=self._chain.draw(), timestamp=self._time, message=message)
+    def _say(self, message: LoggedMessage) -> None:
+        self._made.append(
+            MessageEntry(id=self._chain.draw(), timestamp=self._time, message=message)
+        )
 
     def _content(self, message: _LooseMessage) -> tuple[ContentBlock, ...]:
         return parts.blocks_of(message.content, NAME, self._keep)
@@ -623,29 +635,30 @@ class _Reader:
             usage=tokens.entry() if tokens else None,
         )
 
-    def _results(self, calls: list[_LooseToolCall]) -> Iterator[ToolResult]:
-        """The results that no message of the user's has."""
-        for call in calls:
-            if call.id in self._plan.answered:
-                continue
-            content = parts.blocks_of(call.result, NAME, self._keep)
-            results = [block for block in content if isinstance(block, ToolResult)]
-            texts = [block.text for block in content if isinstance(block, Text)]
-            failed = call.status in ("error", "cancelled")
-            for result in results[:1]:
-                yield msgspec.structs.replace(
-                    result, tool_use_id=call.id, is_error=failed or result.is_error
-                )
-            if not results and (texts or call.status in ("success", "error", "cancelled")):
-                text = "\n".join(texts)
-                yield ToolResult(tool_use_id=call.id, content=text, is_error=failed)
+    def _result(self, call: _LooseToolCall) -> None:
+        """The result of a call that no message of the user's has."""
+        content = parts.blocks_of(call.result, NAME, self._keep)
+        results = [block for block in content if isinstance(block, ToolResult)]
+        texts = [block.text for block in content if isinstance(block, Text)]
+        failed = call.status in ("error", "cancelled")
+        if results:
+            result = msgspec.structs.replace(
+                results[0], tool_use_id=call.id, is_error=failed or results[0].is_error
+            )
+        elif texts or call.status in ("success", "error", "cancelled"):
+            result = ToolResult(tool_use_id=call.id, content="\n".join(texts), is_error=failed)
+        else:
+            return
+        self._say(LoggedMessage(role="user", content=(result,)))
 
-    def _opaque(self, kind: str, line: bytes) -> UnknownEntry:
-        return UnknownEntry(
-            id=self._chain.draw(),
-            timestamp=self._time,
-            kind=f"{NAME}:{kind}",
-            raw={"record": kept(line)},
+    def _opaque(self, kind: str, line: bytes) -> None:
+        self._made.append(
+            UnknownEntry(
+                id=self._chain.draw(),
+                timestamp=self._time,
+                kind=f"{NAME}:{kind}",
+                raw={"record": kept(line)},
+            )
         )
 
 
