@@ -48,6 +48,8 @@ from awl.formats.records import LONGEST, Lines, Parts, Records, kept, size_of, t
 NAME: Final = "kimi-cli"
 
 _MOST_HELD: Final = 1000
+_MOST_BYTES: Final = 16 << 20
+"""Of results that are held."""
 _ROTATED: Final = re.compile(r"context_(\d+)\.jsonl")
 _LATEST: Final = 1e14
 """Milliseconds since 1970 that are a time for certain."""
@@ -238,6 +240,17 @@ class _RawRecord(_Line, frozen=True, gc=False):
     message: _RawEvent = _RawEvent()
 
 
+_Content = str | list[msgspec.Raw] | None
+
+
+class _Shown(msgspec.Struct, frozen=True, gc=False):
+    """Of a message of a context, what the wire does not tell."""
+
+    role: str = ""
+    content: _Content = None
+    tool_call_id: str | None = None
+
+
 _RAW_RECORDS: Final = Parts(_RawRecord)
 
 
@@ -254,53 +267,60 @@ class _Contexts:
         self._keep = keep
         self._open: BinaryIO = BytesIO()  # the context that was read from last
         self._open_path: Path | None = None
-        # Where the message of each result stands. They are as much as the session itself.
-        self._results: dict[str, tuple[Path, int]] = {}
+        # What each result says; behind the first ones, where it stands: they are as much as the
+        # session itself.
+        self._results: dict[str, _Content | tuple[Path, int]] = {}
+        self._held = 0
         before: list[int] = []
         for path in _contexts_in(folder):
-            first = ""
-            digests: list[int] = []
-            for message, digest in self._messages(path):
-                first = first if digests else self._text(message)
-                digests.append(digest)
+            first, digests = self._walk(path)
             # One that begins as the context before it was taken back to an earlier point of it.
             if digests[:2] != before[:2] and first.startswith(_COMPACTED):
                 summary = first.partition("</system>")[2].strip("\n")
                 self.compactions.append((summary, _stayed(before, digests[1:])))
             before = digests
 
-    def _messages(self, path: Path) -> Iterator[tuple[ChatMessage, int]]:
-        """Each message of a context and a digest of it."""
-        for block in Records(Lines(path, Report()), ChatMessage).blocks():
+    def _walk(self, path: Path) -> tuple[str, list[int]]:
+        """The text of a context's first message, and a digest of each."""
+        first = ""
+        digests: list[int] = []
+        for block in Records(Lines(path, Report()), _Shown).blocks():
             for start, line, message in zip(*block, strict=True):
                 if message is None:
                     continue
-                if message.role == "_system_prompt":
-                    self.system = self.system or line
-                elif message.role not in _INNER:
-                    if message.role == "tool" and message.tool_call_id:
-                        self._results.setdefault(message.tool_call_id, (path, start))
-                    yield message, hash(line.strip())
+                if message.role in _INNER:
+                    if message.role == "_system_prompt":
+                        self.system = self.system or line
+                    continue
+                if message.role == "tool" and message.tool_call_id:
+                    self._held += len(line)
+                    held = message.content if self._held < _MOST_BYTES else (path, start)
+                    self._results.setdefault(message.tool_call_id, held)
+                first = first if digests else self._text(message.content)
+                digests.append(hash(line.strip()))
+        return first, digests
 
     def shown(self, name: str) -> str | None:
         """What the model was shown of a call's result; None if no context has it."""
-        place = self._results.get(name)
-        if place is None:
+        if name not in self._results:
             return None
-        path, start = place
+        found = self._results[name]
+        return self._text(self._content_at(*found) if isinstance(found, tuple) else found)
+
+    def _content_at(self, path: Path, start: int) -> _Content:
         if path != self._open_path:
             self.close()
             self._open, self._open_path = path.open("rb"), path
         self._open.seek(start)
         message = openai.decoded(self._open.readline(LONGEST))
-        return None if message is None else self._text(message)
+        return None if message is None else message.content
 
     def close(self) -> None:
         """Close the context that a result was read from."""
         self._open.close()
 
-    def _text(self, message: ChatMessage) -> str:
-        return openai.result_text(openai.parts(message.content, NAME, self._keep))
+    def _text(self, content: _Content) -> str:
+        return openai.result_text(openai.parts(content, NAME, self._keep))
 
 
 def _stayed(before: list[int], now: list[int]) -> int:
@@ -324,14 +344,13 @@ def _contexts_in(folder: Path) -> list[Path]:
 # -- reading ---------------------------------------------------------------------------------------
 
 
-class _Step:
+class _Step(msgspec.Struct):
     """A request's answer in the making, and the results that came meanwhile."""
 
-    def __init__(self, timestamp: str) -> None:
-        self.timestamp = timestamp
-        self.content: list[ContentBlock] = []
-        self.usage: Usage | None = None
-        self.results: list[tuple[str, ToolResult]] = []
+    timestamp: str
+    content: list[ContentBlock] = []
+    usage: Usage | None = None
+    results: list[tuple[str, ToolResult]] = []
 
 
 class _Reader:
@@ -358,20 +377,16 @@ class _Reader:
                 self._add_opaque("system_prompt", self._contexts.system)
             for block in Records(self._lines, _Record).blocks():
                 for line, record in zip(block.lines, block.records, strict=True):
-                    self._take(record, line)
+                    if record is None or (record.message is None and record.type != "metadata"):
+                        self._settle()
+                        self._add_opaque("unknown", line)
+                    elif record.message is not None:
+                        self._at(record.timestamp)
+                        self._event(record.message, line)
                 yield from self._made
                 self._made.clear()
             self._settle()
             yield from self._made
-
-    def _take(self, record: _Record | None, line: bytes) -> None:
-        """Make what a line gives."""
-        if record is None or (record.message is None and record.type != "metadata"):
-            self._settle()
-            self._add_opaque("unknown", line)
-        elif record.message is not None:
-            self._at(record.timestamp)
-            self._event(record.message.type, record.message.payload or _Payload(), line)
 
     def _at(self, timestamp: float) -> None:
         if not 0 < timestamp < _LATEST:  # it may be no time
@@ -384,8 +399,9 @@ class _Reader:
             self._last_time, self._next_time = time_of(self._next_time), 0.0
         return self._last_time
 
-    def _event(self, kind: str, payload: _Payload, line: bytes) -> None:
-        match kind:
+    def _event(self, event: _Event, line: bytes) -> None:
+        payload = event.payload or _Payload()
+        match event.type:
             case "TurnBegin" | "SteerInput":
                 self._settle()
                 self._add_prompt(payload)
@@ -413,9 +429,9 @@ class _Reader:
                 self._add_compaction(line)
             case "SubagentEvent":
                 self._report.left_out[_SUBAGENTS] += 1
-            case _ if kind in _FOR_SCREEN:
+            case kind if kind in _FOR_SCREEN:
                 self._report.left_out[_SCREEN] += 1
-            case _:
+            case kind:
                 self._settle()
                 self._add_opaque(kind or "unknown", line)
 
