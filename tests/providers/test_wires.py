@@ -160,6 +160,18 @@ def test_a_lost_picture_does_not_stop_the_conversation(wire: str, server: StandI
     assert "picture not available" in str(server.bodies[0])
 
 
+@pytest.mark.parametrize("kind", ["application/pdf", "image/svg+xml", "image/heic", ""])
+def test_a_picture_of_a_kind_that_servers_refuse_does_not_stop_the_conversation(
+    wire: str, server: StandIn, kind: str
+) -> None:
+    server.plays([Say("I see.")])
+    picture = Image(mime_type=kind, blob=PICTURE.blob)
+    question = Message("user", (Text(text="What is this?"), picture))
+    said = answer(provider_for(wire, server), question, read_blob=lambda ref: b"%PDF")
+    assert text_of(said) == "I see."
+    assert "[picture not available]" in str(server.bodies[0])
+
+
 def test_unsigned_reasoning_is_never_sent(wire: str, server: StandIn) -> None:
     server.plays([Say("ok")])
     mixed = Message("assistant", (Thinking(thinking="a secret thought"), Text(text="words")))

@@ -26,7 +26,9 @@ def mime_type_of(data: bytes) -> str:
 
 
 def from_base64(text: str, mime_type: str, keep: Keep) -> Image | None:
-    """An image from its base64 text; None where that is none."""
+    """An image from its base64 text; None where that is none, but a document or a sound."""
+    if mime_type and not mime_type.startswith("image/"):
+        return None
     try:
         data = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):

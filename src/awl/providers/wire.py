@@ -13,6 +13,8 @@ from awl.errors import AwlError, MissingExtra
 from awl.providers import Request
 
 NO_PICTURE: Final = "[picture not available]"
+_KINDS: Final = frozenset({"image/gif", "image/jpeg", "image/png", "image/webp"})
+"""What every server takes for a picture. Logs of other programs have others, too."""
 
 
 def require(module: str, what: str) -> None:
@@ -44,8 +46,8 @@ def intact(text: str) -> bool:
 
 
 def picture(image: Image, request: Request) -> str | None:
-    """A picture's bytes in base64, or None if they cannot be had."""
-    if request.read_blob is None:
+    """A picture's bytes in base64, or None if they cannot be had or sent."""
+    if request.read_blob is None or image.mime_type not in _KINDS:
         return None
     try:
         return base64.b64encode(request.read_blob(image.blob)).decode("ascii")
