@@ -10,8 +10,8 @@ import pytest
 from formats.counting import JSON, Counts, count_awl
 from formats.landing import DATA, Landed, assert_sound, given, land
 
-from awl.conversation import Thinking
-from awl.entries import CondensationEntry, MessageEntry, TitleEntry
+from awl.conversation import Opaque, RedactedThinking, Thinking, ToolUse
+from awl.entries import CondensationEntry, MessageEntry, TitleEntry, UnknownEntry
 from awl.formats import find
 from awl.formats.listing import recognise
 from awl.formats.records import head_of
@@ -42,7 +42,8 @@ def count_opencode(path: Path) -> Counts:
                         failed = state["status"] == "error"
                         text = state["error"] if failed else state["output"]
                         counts.outputs.append((part["callID"], text, failed))
-                        counts.images += len(state.get("attachments", ()))
+                        attached = state.get("attachments", ())
+                        counts.images += sum(one["mime"].startswith("image/") for one in attached)
     return counts
 
 
@@ -189,6 +190,121 @@ def test_failed_and_cancelled_answers(tmp_path: Path) -> None:
         if isinstance(entry, MessageEntry) and entry.message.role == "assistant"
     ]
     assert stops == ["aborted", "error", "toolUse"]
+
+
+def test_what_an_error_said_is_kept(tmp_path: Path) -> None:
+    export = Export()
+    export.say("user", "go")
+    export.say("assistant", error={"name": "APIError", "data": {"message": "Too many requests"}})
+    landed = export.land(tmp_path)
+    (block,) = landed.state.items[-1].message.content
+    assert isinstance(block, Opaque)
+    assert "Too many requests" in block.raw
+
+
+def test_documents_are_no_pictures_and_stay_whole(tmp_path: Path) -> None:
+    document = {
+        "type": "file",
+        "mime": "application/pdf",
+        "url": "data:application/pdf;base64,JVBE",
+    }
+    export = Export()
+    export.say("user", "read these", PICTURE, document)
+    export.say("assistant", tool("a", "completed", output="x", attachments=[PICTURE, document]))
+    landed = export.land(tmp_path)
+    blocks = [block for item in landed.state.items for block in item.message.content]
+    (kept,) = [block for block in blocks if isinstance(block, Opaque)]
+    assert json.loads(kept.raw) == document
+    (attached,) = [one for one in landed.entries if isinstance(one, UnknownEntry)]
+    assert attached.raw["record"] == document
+
+
+def test_what_providers_want_back_with_reasoning_and_calls_is_kept(tmp_path: Path) -> None:
+    sealed = {"openai": {"itemId": "rs_1", "reasoningEncryptedContent": "c2VhbA=="}}
+    signed = {"google": {"thoughtSignature": "c2ln"}}
+    export = Export()
+    export.say("user", "go")
+    export.say(
+        "assistant",
+        {"type": "reasoning", "text": "hm", "metadata": sealed},
+        {"type": "reasoning", "text": "", "metadata": {"anthropic": {"redactedData": "cmVk"}}},
+        {**tool("a", "completed", output="x"), "metadata": signed},
+        providerID="openai",
+        modelID="gpt",
+    )
+    landed = export.land(tmp_path)
+    (answer,) = [item.message for item in landed.state.items if item.message.tool_uses]
+    thought, redacted, use = answer.content
+    assert thought == Thinking(thinking="hm", provider_data=sealed)
+    assert redacted == RedactedThinking(data="cmVk")
+    assert isinstance(use, ToolUse)
+    assert use.provider_data == signed
+
+
+def test_a_call_that_was_being_written_has_what_was_there_of_it(tmp_path: Path) -> None:
+    export = Export()
+    export.say("user", "go")
+    call = tool("a", "pending", raw='{"command": "mak')
+    export.say("assistant", {**call, "state": {**call["state"], "input": {}}})
+    landed = land(export.write(tmp_path / "opencode"), OPENCODE, tmp_path / "awl")
+    assert_sound(landed)
+    (call,) = landed.state.open_calls
+    assert call.use.input == '{"command": "mak'
+
+
+def said_of(landed: Landed) -> list[str]:
+    return [item.message.text for item in landed.state.items if item.kind == "message"]
+
+
+def compacting(export: Export, **more: Any) -> None:
+    export.say("user", {"type": "compaction", "auto": True, **more}, id="c")
+    export.say("assistant", "the summary", summary=True, finish="stop")
+
+
+def test_what_stays_behind_a_summary_is_sent_behind_it(tmp_path: Path) -> None:
+    export = Export()
+    for name in ("one", "two", "three"):
+        export.say("user", f"ask {name}", id=name)
+        export.say("assistant", f"answer {name}")
+    compacting(export, tail_start_id="three")
+    export.say("user", "go on")
+    landed = export.land(tmp_path)
+    (entry,) = [one for one in landed.entries if isinstance(one, CondensationEntry)]
+    assert entry.summary.session_intent == "the summary"
+    assert said_of(landed) == ["ask three", "answer three", "go on"]
+
+
+def test_a_summary_that_was_not_finished_stands_for_nothing(tmp_path: Path) -> None:
+    export = Export()
+    export.say("user", "ask")
+    export.say("user", {"type": "compaction", "auto": True})
+    export.say("assistant", "half a summ", summary=True)
+    landed = export.land(tmp_path)
+    assert "ask" in said_of(landed)
+
+
+def test_what_was_undone_is_a_branch_until_it_is_done_again(tmp_path: Path) -> None:
+    export = Export()
+    export.say("user", "one", id="m1")
+    export.say("assistant", "first")
+    export.say("user", "two", id="m2")
+    export.say("assistant", "second")
+    export.info["revert"] = {"messageID": "m2"}
+    landed = export.land(tmp_path)
+    assert said_of(landed) == ["one", "first"]
+    del export.info["revert"]
+    export.say("user", "three", id="m3")
+    importer = Importer(tmp_path / "awl", [landed.log], "/")
+    again = importer.bring(export.write(tmp_path / "opencode"), OPENCODE)
+    assert (again.outcome, again.path) == ("grown", landed.log)
+    assert said_of(landed) == ["one", "first", "two", "second", "three"]
+
+
+def test_a_session_with_long_diffs_before_its_messages_is_recognised(tmp_path: Path) -> None:
+    export = Export()
+    export.info["summary"] = {"diffs": [{"file": "a", "patch": "+x\n" * 40_000}]}
+    export.say("user", "go")
+    assert recognise(export.write(tmp_path)) == OPENCODE
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem[-4:])

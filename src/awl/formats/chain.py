@@ -107,6 +107,14 @@ class Chain:
         name = self.passing_id("end", self.count)
         return RewindEntry(id=name, parent_id=self._id(parent, number), timestamp=timestamp)
 
+    def closing_at(self, number: int, timestamp: str) -> RewindEntry | None:
+        """The same to an entry by its number, where names are not kept."""
+        if number == self.count:
+            return None
+        to = self._numbered(number) if number else None
+        name = self.passing_id("end", self.count)
+        return RewindEntry(id=name, parent_id=to, timestamp=timestamp)
+
     def passing_id(self, what: str, count: int) -> str:
         """The id of something that stands behind so many entries and has no number itself."""
         return hashlib.sha256(self._salt + f"{what} {count}".encode()).hexdigest()[:8]

@@ -11,8 +11,11 @@ tool        callID, tool, and `state`: status (pending, running, completed, erro
 file        mime and url.
 step-start  begins one request's answer, of which a message may have several; step-finish has its
             tokens.
-compaction  in a user's message: the answer behind it is a summary of all that came before.
+compaction  in a user's message: the answer behind it, a ``summary``, is sent for all that came
+            before, or for what came before the message `tail_start_id`.
 others      snapshots and the like, for the program.
+
+The session's `revert` names the message (and the part) from which on all was undone.
 
 The sessions themselves lie in a database.
 """
@@ -29,6 +32,7 @@ from awl.conversation import (
     ContentBlock,
     Image,
     Opaque,
+    RedactedThinking,
     Text,
     Thinking,
     ToolResult,
@@ -58,10 +62,8 @@ _LEFT_OUT: Final = frozenset({"patch", "snapshot", "step-finish", "step-start"})
 
 
 def _recognise(head: Head) -> bool:
-    """The head of the document, which may be long and need not be whole."""
-    return all(
-        word in head.data for word in (b'"info"', b'"messages"', b'"directory"', b'"projectID"')
-    )
+    """The head of the document. Its messages may begin behind it: an `info` can hold diffs."""
+    return all(word in head.data for word in (b'"info"', b'"directory"', b'"projectID"'))
 
 
 def _read(path: Path, keep: Keep) -> Imported:
@@ -80,7 +82,7 @@ def _read(path: Path, keep: Keep) -> Imported:
     )
     if not facts.model:
         facts = _with_first_model(facts, document)
-    reader = _Reader(report, Chain(facts.source_id), keep, facts, info.title)
+    reader = _Reader(report, Chain(facts.source_id), keep, facts, info)
     entries = reader.entries(document)
     return Imported(facts, entries, report, size_of(path), lambda: document.at)
 
@@ -113,12 +115,18 @@ class _Time(msgspec.Struct, frozen=True, gc=False):
     compacted: float | None = None
 
 
+class _Revert(msgspec.Struct, frozen=True, gc=False):
+    message_id: str = msgspec.field(default="", name="messageID")
+    part_id: str | None = msgspec.field(default=None, name="partID")
+
+
 class _Session(msgspec.Struct, frozen=True, gc=False):
     id: str = ""
     title: str = ""
     directory: str = ""
     model: _Model | None = None
     time: _Time = _Time()
+    revert: _Revert | None = None
 
 
 class _Cache(msgspec.Struct, frozen=True, gc=False):
@@ -154,7 +162,7 @@ class _Info(msgspec.Struct, frozen=True, gc=False):
     provider_id: str = msgspec.field(default="", name="providerID")
     tokens: _Tokens | None = None
     finish: str | None = None
-    error: _Error | None = None
+    error: msgspec.Raw = msgspec.Raw()
     summary: msgspec.Raw = msgspec.Raw()
 
     @property
@@ -170,16 +178,18 @@ class _Message(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Attachment(msgspec.Struct, frozen=True, gc=False):
+    type: str = ""
     url: str = ""
 
 
 class _State(msgspec.Struct, frozen=True, gc=False):
     status: str = ""
     input: msgspec.Raw = msgspec.Raw()
+    raw: str = ""
     output: str = ""
     error: str = ""
     time: _Time = _Time()
-    attachments: list[_Attachment] | None = None
+    attachments: list[msgspec.Raw] | None = None
 
 
 class _Part(msgspec.Struct, frozen=True, gc=False):
@@ -194,10 +204,12 @@ class _Part(msgspec.Struct, frozen=True, gc=False):
     state: _State | None = None
     url: str = ""
     tokens: _Tokens | None = None
+    tail_start_id: str | None = None
 
 
 class _Signed(msgspec.Struct, frozen=True, gc=False):
     signature: str | None = None
+    redacted_data: str | None = msgspec.field(default=None, name="redactedData")
 
 
 class _Metadata(msgspec.Struct, frozen=True, gc=False):
@@ -205,6 +217,7 @@ class _Metadata(msgspec.Struct, frozen=True, gc=False):
 
 
 _PARTS: Final = Parts(_Part)
+_ATTACHMENTS: Final = Parts(_Attachment)
 _message: Final = msgspec.json.Decoder(_Message).decode
 
 
@@ -231,30 +244,48 @@ class _Step:
     def __init__(self) -> None:
         self.content: list[ContentBlock] = []
         self.results: list[tuple[ToolResult, bool]] = []  # and whether they are sent no more
+        self.documents: list[msgspec.Raw] = []  # of the results, which hold no more than images
         self.usage: Usage | None = None
 
 
 class _Reader:
     """The entries of an export."""
 
-    def __init__(self, report: Report, chain: Chain, keep: Keep, facts: Facts, title: str) -> None:
+    def __init__(
+        self, report: Report, chain: Chain, keep: Keep, facts: Facts, info: _Session
+    ) -> None:
         self._report = report
         self._chain = chain
         self._keep = keep
-        self._title = title
+        self._title = info.title
+        self._undone_from = info.revert or _Revert()
         self._time = facts.created
         self._summaries = Summaries(chain)
         self._compacting = False
+        self._tail: str | None = None
+        # How many entries there were before each message, and before the one that compacts.
+        self._before: dict[str, int] = {}
+        self._before_compacting = 0
 
     def entries(self, document: Document) -> Iterator[Entry]:
         if self._title:
             yield TitleEntry(id=self._chain.draw(), timestamp=self._time, title=self._title)
+        yield from self._messages(document)
+        undone = self._before.get(self._undone_from.message_id)
+        if undone is not None and self._undone_from.part_id is None:
+            rewind = self._chain.closing_at(undone, self._time)
+            if rewind is not None:
+                yield rewind
+
+    def _messages(self, document: Document) -> Iterator[Entry]:
         for raw in document.elements(self._report):
             message = _decoded(raw)
             if message is None:
                 yield self._opaque("unknown", raw)
                 continue
             self._time = time_of(message.info.time.created) or self._time
+            if message.info.id:
+                self._before[message.info.id] = self._chain.count
             if message.info.role == "user":
                 yield self._prompt(message)
             elif message.info.role == "assistant":
@@ -268,7 +299,9 @@ class _Reader:
     def _prompt(self, message: _Message) -> MessageEntry:
         content = []
         for raw, part in _PARTS(message.parts):
-            self._compacting |= part is not None and part.type == "compaction"
+            if part is not None and part.type == "compaction":
+                self._compacting, self._tail = True, part.tail_start_id
+                self._before_compacting = self._chain.count
             block = self._block(raw, part)
             if block is not None:
                 content.append(block)
@@ -278,6 +311,9 @@ class _Reader:
 
     def _answer(self, message: _Message) -> Iterator[Entry]:
         steps = self._steps(message.parts)
+        if _is_there(message.info.error):
+            raw = str(message.info.error, "utf-8")
+            steps[-1].content.append(Opaque(kind=f"{NAME}:error", raw=raw))
         for step in steps:
             usage = step.usage if len(steps) > 1 else message.info.tokens
             yield from self._one_answer(message.info, step, usage)
@@ -285,18 +321,32 @@ class _Reader:
             self._compacting = False
             said = (block for step in steps for block in step.content)
             text = "\n".join(block.text for block in said if isinstance(block, Text))
-            replaced = self._summaries.up_to(self._chain.count)
-            if text and message.info.error is None and replaced is not None:
-                yield CondensationEntry(
-                    id=self._chain.draw(),
-                    timestamp=self._time,
-                    replaced=(replaced.lo, replaced.hi),
-                    absorbs=replaced.absorbs,
-                    summary=Summary(session_intent=text),
-                    tokens_before=0,
-                    tokens_after=0,
-                )
-                self._summaries.told(replaced)
+            if text and message.info.finish and not _is_there(message.info.error):
+                yield from self._compacted(text)
+
+    def _compacted(self, summary: str) -> Iterator[Entry]:
+        """The summary that was said. If messages before it are sent behind it, they go on, and what
+        was said to make it is a branch."""
+        hi = self._chain.count
+        kept_from = self._before.get(self._tail or "")
+        if kept_from is not None and kept_from < self._before_compacting:
+            rewind = self._chain.back_to(self._before_compacting, self._time)
+            if rewind is not None:
+                yield rewind
+            hi = kept_from
+        replaced = self._summaries.up_to(hi)
+        if replaced is None:
+            return
+        yield CondensationEntry(
+            id=self._chain.draw(),
+            timestamp=self._time,
+            replaced=(replaced.lo, replaced.hi),
+            absorbs=replaced.absorbs,
+            summary=Summary(session_intent=summary),
+            tokens_before=0,
+            tokens_after=0,
+        )
+        self._summaries.told(replaced)
 
     def _one_answer(
         self, info: _Info, step: _Step, usage: Usage | _Tokens | None
@@ -304,8 +354,8 @@ class _Reader:
         provider, model = info.asked
         called = any(isinstance(block, ToolUse) for block in step.content)
         stop = "toolUse" if called else _STOPS.get(info.finish or "", info.finish)
-        if info.error is not None and not step.results:
-            stop = "aborted" if "Abort" in info.error.name else "error"
+        if _is_there(info.error) and not step.results:
+            stop = "aborted" if "Abort" in _error_name(info.error) else "error"
         logged = LoggedMessage(
             role="assistant",
             content=tuple(step.content),
@@ -326,6 +376,8 @@ class _Reader:
                     cleared_count=1,
                     cleared=(number,),
                 )
+        for raw in step.documents:
+            yield self._opaque("attachment", bytes(raw))
 
     def _steps(self, parts: list[msgspec.Raw]) -> list[_Step]:
         """The answers in a message: one a request."""
@@ -337,9 +389,8 @@ class _Reader:
             elif part is not None and part.type == "step-finish" and part.tokens is not None:
                 step.usage = part.tokens.entry()
             elif part is not None and part.type == "tool" and part.state is not None:
-                given = json_text(part.state.input)
-                step.content.append(ToolUse(id=part.call_id, name=part.tool, input=given))
-                result = self._result(part, part.state)
+                step.content.append(_use(part, part.state))
+                result = self._result(part, part.state, step)
                 if result is not None:
                     step.results.append((result, part.state.time.compacted is not None))
             else:
@@ -348,19 +399,23 @@ class _Reader:
                     step.content.append(block)
         return steps
 
-    def _result(self, part: _Part, state: _State) -> ToolResult | None:
+    def _result(self, part: _Part, state: _State, step: _Step) -> ToolResult | None:
         """A call's result; None while it has none."""
         if state.status not in ("completed", "error"):
             return None
-        images = [from_data_url(one.url, self._keep) for one in state.attachments or ()]
-        lost = sum(image is None for image in images)
-        self._report.left_out["parts of results that are no text and no image"] += lost
+        images = []
+        for raw, attached in _ATTACHMENTS(state.attachments or ()):
+            image = from_data_url(attached.url, self._keep) if attached else None
+            if image is not None:
+                images.append(image)
+            else:
+                step.documents.append(raw)
         start, end = state.time.start, state.time.end
         failed = state.status == "error"
         return ToolResult(
             tool_use_id=part.call_id,
             content=state.error if failed else state.output,
-            images=tuple(image for image in images if image is not None),
+            images=tuple(images),
             is_error=failed,
             duration_ms=round(end - start) if start is not None and end is not None else None,
         )
@@ -394,15 +449,40 @@ class _Reader:
 _STOPS: Final = {"stop": "stop", "tool-calls": "toolUse", "length": "length", "error": "error"}
 
 
-def _thought(part: _Part) -> Thinking:
-    signature = None
-    if part.metadata:
-        try:
-            found = msgspec.json.decode(part.metadata, type=_Metadata)
-            signature = found.anthropic.signature
-        except msgspec.MsgspecError:
-            pass
-    return Thinking(thinking=part.text, signature=signature)
+def _is_there(raw: msgspec.Raw) -> bool:
+    return bytes(raw) not in (b"", b"null")
+
+
+def _error_name(raw: msgspec.Raw) -> str:
+    found = lenient(bytes(raw))
+    error = salvage(found, _Error) if isinstance(found, dict) else None
+    return error.name if error else ""
+
+
+def _use(part: _Part, state: _State) -> ToolUse:
+    """A call; one that was still being written has the beginning of its arguments' text."""
+    given = state.raw if state.status == "pending" and state.raw else json_text(state.input)
+    return ToolUse(id=part.call_id, name=part.tool, input=given, provider_data=_provider_data(part))
+
+
+def _provider_data(part: _Part) -> dict[str, Any] | None:
+    """What a provider wants back with a part, by its name: ids and signatures of its own form."""
+    found = lenient(bytes(part.metadata)) if part.metadata else None
+    return found if isinstance(found, dict) and found else None
+
+
+def _thought(part: _Part) -> Thinking | RedactedThinking:
+    if not part.metadata:
+        return Thinking(thinking=part.text)
+    try:
+        signed = msgspec.json.decode(part.metadata, type=_Metadata).anthropic
+    except msgspec.MsgspecError:
+        signed = _Signed()
+    if signed.redacted_data:
+        return RedactedThinking(data=signed.redacted_data)
+    if signed.signature:
+        return Thinking(thinking=part.text, signature=signed.signature)
+    return Thinking(thinking=part.text, provider_data=_provider_data(part))
 
 
 FORMAT: Final = Format(
