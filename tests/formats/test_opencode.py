@@ -248,8 +248,8 @@ def test_a_call_that_was_being_written_has_what_was_there_of_it(tmp_path: Path) 
     export.say("assistant", {**call, "state": {**call["state"], "input": {}}})
     landed = land(export.write(tmp_path / "opencode"), OPENCODE, tmp_path / "awl")
     assert_sound(landed)
-    (call,) = landed.state.open_calls
-    assert call.use.input == '{"command": "mak'
+    (running,) = landed.state.open_calls
+    assert running.use.input == '{"command": "mak'
 
 
 def said_of(landed: Landed) -> list[str]:
