@@ -11,7 +11,7 @@ import pytest
 
 from awl.formats import records
 from awl.formats.format import Report
-from awl.formats.records import Lines, Records, time_of
+from awl.formats.records import Lines, Records, time_of, times_of
 from awl.log.names import written
 
 
@@ -89,3 +89,28 @@ def test_times_that_are_numbers_are_written_as_all_times_are() -> None:
             assert time_of(seconds) == written(datetime.fromtimestamp(seconds, UTC))
         millis = chance.randrange(10**11 + 1, 4 * 10**12)
         assert time_of(millis) == written(datetime.fromtimestamp(millis / 1000, UTC))
+
+
+def test_times_that_come_together_are_those_of_each() -> None:
+    sound = "2026-11-29T20:15:56.137Z"
+    odd = [
+        "",
+        "2026-11-29T20:15:56Z",
+        "2026-11-29T20:15:56.137+02:00",
+        f"{sound}\n{sound}",
+        sound + "\n",
+        sound[:10],
+        sound[10:],
+        sound.replace("9", "\u0669"),
+        "a time",
+        None,
+        1795983174781,
+        1795983174.781,
+        True,
+    ]
+    assert times_of([sound] * 3) == [sound] * 3
+    assert times_of([]) == []
+    for first in (sound, *odd):
+        for second in odd:
+            given = [sound, first, second, sound]
+            assert times_of(given) == [time_of(one) for one in given]

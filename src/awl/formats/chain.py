@@ -7,13 +7,12 @@ names the parent of each record: where that is not the record before it, a `rewi
 from __future__ import annotations
 
 import hashlib
-import re
 from typing import Final, NamedTuple
 
 from awl.entries import RewindEntry
 
 _MASK: Final = (1 << 32) - 1
-_is_id: Final = re.compile(r"[0-9a-f]{8}\Z").match
+_DIGITS: Final = "0123456789abcdef"
 
 
 class Chain:
@@ -53,7 +52,8 @@ class Chain:
             return self._numbered(number)
         if key is None:
             return self._free()
-        if _is_id(key) and key not in self._numbers and key not in self._drawn:
+        is_id = len(key) == 8 and not key.strip(_DIGITS)
+        if is_id and key not in self._numbers and key not in self._drawn:
             found = key
         else:
             found = self._odd[key] = self._free()

@@ -69,7 +69,16 @@ from awl.entries import (
 from awl.formats.chain import Chain
 from awl.formats.format import TWICE, Facts, Format, Head, Imported, Keep, Place, Report, Source
 from awl.formats.payloads import from_base64
-from awl.formats.records import Lines, Records, head_of, json_text, kept, lenient, size_of, time_of
+from awl.formats.records import (
+    Lines,
+    Records,
+    head_of,
+    json_text,
+    kept,
+    lenient,
+    size_of,
+    time_of,
+)
 from awl.log.blobs import BlobDamaged
 from awl.state import ROOT, import_text, is_prompt, summary_text
 
@@ -270,11 +279,12 @@ class _Reader:
 
     def __iter__(self) -> Iterator[Entry]:
         last: str | None = None
-        for index, (line, record) in enumerate(Records(self._lines, _Record, _LooseRecord)):
+        records = Records(self._lines, _Record, _LooseRecord).timed()
+        for index, (line, record, time) in enumerate(records):
             if record is None:
                 yield self._opaque(None, "unknown", line)
                 continue
-            self._time = time_of(record.timestamp) or self._time
+            self._time = time or self._time
             if record.type == "session":
                 if index or record.parent_session:
                     yield self._opaque(None, record.type, line)

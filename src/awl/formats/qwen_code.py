@@ -188,14 +188,15 @@ class _Reader:
         self._recent: deque[tuple[int, Sequence[_Part]]] = deque(maxlen=_RECENT)
 
     def entries(self) -> Iterator[Entry]:
-        for line, record in Records(self._lines, _Record, _LooseRecord):
+        number_of = self._chain.number_of
+        for line, record, time in Records(self._lines, _Record, _LooseRecord).timed():
             if record is None:
                 yield self._opaque(None, "unknown", line)
                 continue
-            if record.uuid and self._chain.number_of(record.uuid) is not None:
+            if record.uuid and number_of(record.uuid) is not None:
                 self._report.left_out[TWICE] += 1
                 continue
-            self._time = time_of(record.timestamp) or self._time
+            self._time = time or self._time
             parent = record.parent_uuid
             if isinstance(parent, str):
                 parent = self._aside.get(parent, parent)

@@ -23,7 +23,7 @@ import msgspec
 from awl.errors import AwlError
 from awl.formats.format import Damaged, Head, Report
 from awl.log.line import loads, without_lone_surrogates
-from awl.log.names import TIMESTAMP, of_milliseconds, written
+from awl.log.names import TIMESTAMP, are_times, of_milliseconds, written
 from awl.log.scan import BOM
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -207,6 +207,10 @@ class Records(Generic[T]):
             zip(one.lines, one.records, strict=True) for one in self.blocks()
         )
 
+    def timed(self) -> Iterator[tuple[bytes, T | None, str]]:
+        """The same, of a kind with a `timestamp`, each with its time; empty where it has none."""
+        return chain.from_iterable(map(_timed, self.blocks()))
+
     def blocks(self) -> Iterator[Block[T]]:
         """The records, as many together as were read together and are sound."""
         for lines in self.lines.blocks():
@@ -260,6 +264,12 @@ class Records(Generic[T]):
         except Exception:
             line = msgspec.json.encode(found)
         yield line, salvage(found, self._looser)
+
+
+def _timed(block: Block[T]) -> Iterator[tuple[bytes, T | None, str]]:
+    records: Sequence[Any] = block.records
+    times = times_of([None if record is None else record.timestamp for record in records])
+    return zip(block.lines, block.records, times, strict=True)
 
 
 def kept(value: bytes) -> msgspec.Raw:
@@ -388,6 +398,14 @@ def time_of(given: object) -> str:
         except (ValueError, OverflowError, OSError):
             return ""
     return ""
+
+
+def times_of(given: Sequence[object]) -> Sequence[str]:
+    """What `time_of` gives for each, sooner where all are as entries have times."""
+    texts = [one for one in given if type(one) is str]
+    if len(texts) == len(given) and are_times(texts):
+        return texts
+    return list(map(time_of, given))
 
 
 def _moment(seconds: float) -> str:

@@ -7,6 +7,7 @@ import os
 import re
 import time
 import uuid
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
@@ -20,7 +21,9 @@ _NAME: Final = re.compile(
     rf"(\d{{4}}-\d\d-\d\d)T(\d\d)-(\d\d)-(\d\d)-(\d{{3}})Z_({_ID})\.jsonl", re.ASCII
 )
 
-TIMESTAMP: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", re.ASCII)
+_TIME: Final = "0000-00-00T00:00:00.000Z"
+_AS_ZERO: Final = str.maketrans("123456789", "0" * 9)
+TIMESTAMP: Final = re.compile(re.escape(_TIME).replace("0", r"\d"), re.ASCII)
 """How entries have times: ISO 8601 in UTC, to the millisecond."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -46,6 +49,11 @@ def now() -> str:
         text = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.")
         _second = seconds, text
     return text + str(milliseconds % 1000).zfill(3) + "Z"
+
+
+def are_times(given: Sequence[str]) -> bool:
+    """Whether all are times as entries have them: what `TIMESTAMP` tells of each, sooner."""
+    return "\n".join(given).translate(_AS_ZERO) == "\n".join([_TIME] * len(given))
 
 
 def in_utc(timestamp: str) -> str:
