@@ -15,7 +15,8 @@ def test_a_name_in_the_form_of_an_id_is_kept_once(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["", "0123abc", "0123abcde", "0123ABCD", "0123 bcd", "0123abc\n", "a-name-x", "٣123abcd"]
+    "name",
+    ["", "0123abc", "0123abcde", "0123ABCD", "0123 bcd", "0123abc\n", "a-name-x", "٣123abcd"],
 )
 def test_a_name_in_another_form_gets_an_id_of_its_own(name: str) -> None:
     chain = Chain("source", keep=True)
