@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import cached_property
+from itertools import chain, filterfalse
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -20,6 +21,7 @@ from awl.log.scan import BOM
 
 _AT_ONCE: Final = 32 << 20
 _PIECE: Final = 1 << 20
+_TOGETHER: Final = 256
 _DEEPEST: Final = 10_000
 """Levels of objects and arrays; no decoder goes so deep."""
 # A string that the buffer does not hold whole comes to the buffer's end.
@@ -49,20 +51,33 @@ class Document:
 
     def elements(self, report: Report) -> Iterator[bytes]:
         """The elements, each as it stands there. What cannot be read is reported."""
-        return (_sound(value, report) for value in self._elements(report))
+        return chain.from_iterable(self.blocks(report))
 
-    def _elements(self, report: Report) -> Iterator[bytes]:
+    def blocks(self, report: Report) -> Iterator[list[bytes]]:
+        """The elements, as many together as were read together."""
+        for block in self._blocks(report):
+            try:
+                for value in filterfalse(bytes.isascii, block):
+                    str(value, "utf-8")
+            except UnicodeDecodeError:
+                yield [_sound(value, report) for value in block]
+            else:
+                yield block
+
+    def _blocks(self, report: Report) -> Iterator[list[bytes]]:
         self.at = 0
         if self._whole is not None:
             size, members, elements = self._whole
             self.at = size
             self.members = {name: _sound(bytes(one), report) for name, one in members.items()}
-            yield from map(bytes, elements)
+            for at in range(0, len(elements), _TOGETHER):
+                yield list(map(bytes, elements[at : at + _TOGETHER]))
             return
         with open_source(self.path) as file:
             pieces = _Pieces(file.read(_AT_ONCE + 1).removeprefix(BOM), file)
             try:
-                yield from self._piecewise(pieces, report)
+                for value in self._piecewise(pieces, report):
+                    yield [value]
                 pieces.finish()
             except (_Ended, OSError) as error:
                 reason = str(getattr(error, "strerror", None) or error or "ends in the middle")

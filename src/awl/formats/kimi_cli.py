@@ -29,7 +29,7 @@ from typing import Any, BinaryIO, Final
 
 import msgspec
 
-from awl.conversation import ContentBlock, Image, Text, ToolResult, ToolUse
+from awl.conversation import ContentBlock, Text, ToolResult, ToolUse
 from awl.entries import (
     CondensationEntry,
     Entry,
@@ -158,7 +158,7 @@ def _of_context(lines: Lines, chat: openai.Reader, report: Report) -> Iterator[E
         if message is not None and message.role in _INNER:
             report.left_out["records of the program's own book-keeping"] += 1
         else:
-            yield from chat.entries(message, line)
+            yield chat.entry(message, line)
 
 
 # -- records ---------------------------------------------------------------------------------------
@@ -320,7 +320,7 @@ class _Contexts:
         self._open.close()
 
     def _text(self, content: _Content) -> str:
-        return openai.result_text(openai.parts(content, NAME, self._keep))
+        return openai.result(content, NAME, self._keep)[0]
 
 
 def _stayed(before: list[int], now: list[int]) -> int:
@@ -481,7 +481,7 @@ class _Reader:
         self._sent.append(self._chain.count)
 
     def _add_prompt(self, payload: _Payload) -> None:
-        content = tuple(openai.parts(payload.user_input, NAME, self._keep))
+        content = openai.parts(payload.user_input, NAME, self._keep)
         self._add_message(LoggedMessage(role="user", content=content), self._time)
         first = content[0] if content else None
         if isinstance(first, Text) and first.text.startswith("/"):
@@ -489,15 +489,15 @@ class _Reader:
 
     def _result(self, payload: _Payload) -> None:
         returned = payload.return_value or payload.result or _Returned()
-        given = openai.parts(returned.output, NAME, self._keep)
+        given, images = openai.result(returned.output, NAME, self._keep)
         shown = self._contexts.shown(payload.tool_call_id)
         if shown is None:
             words = [f"<system>{returned.message}</system>"] if returned.message else []
-            shown = "\n".join((*words, *filter(None, (openai.result_text(given),))))
+            shown = "\n".join((*words, *filter(None, (given,))))
         result = ToolResult(
             tool_use_id=payload.tool_call_id,
             content=shown,
-            images=tuple([block for block in given if isinstance(block, Image)]),
+            images=images,
             is_error=returned.is_error,
         )
         if self._step is not None and len(self._step.results) < _MOST_HELD:

@@ -133,13 +133,20 @@ def _member(members: dict[str, bytes], name: str) -> str:
 
 
 def _of_lines(lines: Lines, reader: Reader) -> Iterator[Entry]:
-    for line, message in Records(lines, ChatMessage):
-        yield from reader.entries(message, line)
+    for block in Records(lines, ChatMessage).blocks():
+        yield from map(reader.entry, block.records, block.lines)
 
 
 def _of_document(document: Document, reader: Reader, report: Report) -> Iterator[Entry]:
-    for raw in document.elements(report):
-        yield from reader.entries(decoded(raw), raw)
+    for raws in document.blocks(report):
+        yield from map(reader.entry, _all_decoded(raws), raws)
+
+
+def _all_decoded(raws: list[bytes]) -> Sequence[ChatMessage | None]:
+    try:
+        return list(map(_chat_message, raws))
+    except Exception:
+        return list(map(decoded, raws))
 
 
 # -- messages --------------------------------------------------------------------------------------
@@ -196,18 +203,31 @@ def decoded(raw: bytes) -> ChatMessage | None:
         return salvage(found, ChatMessage) if isinstance(found, dict) else None
 
 
-def parts(content: str | list[msgspec.Raw] | None, source: str, keep: Keep) -> list[ContentBlock]:
+def parts(
+    content: str | list[msgspec.Raw] | None, source: str, keep: Keep
+) -> tuple[ContentBlock, ...]:
     """The blocks of a message's content."""
     if not content:
-        return []
+        return ()
     if isinstance(content, str):
-        return [Text(text=content)]
+        return (Text(text=content),)
     found: list[ContentBlock] = []
     for raw, part in _PARTS(content):
         known = None if part is None else block(part, keep)
         kind = f"{source}:{part.type if part else 'part'}"
         found.append(known or Opaque(kind=kind, raw=str(raw, "utf-8")))
-    return found
+    return tuple(found)
+
+
+def result(
+    content: str | list[msgspec.Raw] | None, source: str, keep: Keep
+) -> tuple[str, tuple[Image, ...]]:
+    """What a result says, and its pictures."""
+    if isinstance(content, str):
+        return content, ()
+    blocks = parts(content, source, keep)
+    texts = [block.text for block in blocks if isinstance(block, Text)]
+    return "\n".join(texts), tuple([block for block in blocks if isinstance(block, Image)])
 
 
 def block(part: Part, keep: Keep) -> ContentBlock | None:
@@ -221,19 +241,17 @@ def block(part: Part, keep: Keep) -> ContentBlock | None:
     return Text(text=text) if text is not None else None
 
 
-def uses(message: ChatMessage) -> Iterator[ToolUse]:
+def uses(message: ChatMessage) -> list[ToolUse]:
     """The calls of an answer; their arguments are the text that the model wrote."""
-    for call in message.tool_calls or ():
-        arguments = call.function.arguments or "{}"
-        yield ToolUse(id=call.id, name=call.function.name, input=arguments)
+    found = [_use(call.id, call.function) for call in message.tool_calls or ()]
     early = message.function_call
     if early is not None and early.name:
-        yield ToolUse(id=early.name, name=early.name, input=early.arguments or "{}")
+        found.append(_use(early.name, early))
+    return found
 
 
-def result_text(blocks: list[ContentBlock]) -> str:
-    """What a result says."""
-    return "\n".join(block.text for block in blocks if isinstance(block, Text))
+def _use(name: str, function: _Function) -> ToolUse:
+    return ToolUse(id=name, name=function.name, input=function.arguments or "{}")
 
 
 class Reader:
@@ -245,39 +263,32 @@ class Reader:
         self._chain = chain
         self._keep = keep
 
-    def entries(self, message: ChatMessage | None, raw: bytes) -> Iterator[Entry]:
+    def entry(self, message: ChatMessage | None, raw: bytes) -> Entry:
         """The entry of a message; what is none is kept."""
-        content = [] if message is None else parts(message.content, self._source, self._keep)
-        if message is None or message.role not in _ROLES:
-            yield self._opaque(raw)
-        elif message.role in ("system", "developer"):
-            yield self._message(LoggedMessage(role="system", content=tuple(content)))
-        elif message.role == "user":
-            yield self._message(LoggedMessage(role="user", content=tuple(content)))
-        elif message.role == "assistant":
-            yield self._answer(message, content)
-        else:
-            result = ToolResult(
-                tool_use_id=message.tool_call_id or message.name or "",
-                content=result_text(content),
-                images=tuple(block for block in content if isinstance(block, Image)),
-            )
-            yield self._message(LoggedMessage(role="user", content=(result,)))
+        logged = None if message is None else self._logged(message)
+        if logged is None:
+            return self._opaque(raw)
+        return MessageEntry(id=self._chain.draw(), message=logged)
 
-    def _answer(self, message: ChatMessage, content: list[ContentBlock]) -> MessageEntry:
-        thought = message.reasoning_content
-        thoughts = [Thinking(thinking=thought)] if thought else []
-        calls = list(uses(message))
-        return self._message(
-            LoggedMessage(
-                role="assistant",
-                content=(*thoughts, *content, *calls),
-                stop_reason="toolUse" if calls else "stop",
-            )
-        )
-
-    def _message(self, message: LoggedMessage) -> MessageEntry:
-        return MessageEntry(id=self._chain.draw(), message=message)
+    def _logged(self, message: ChatMessage) -> LoggedMessage | None:
+        if message.role in ("tool", "function"):
+            text, images = result(message.content, self._source, self._keep)
+            name = message.tool_call_id or message.name or ""
+            block = ToolResult(tool_use_id=name, content=text, images=images)
+            return LoggedMessage(role="user", content=(block,))
+        content = parts(message.content, self._source, self._keep)
+        match message.role:
+            case "assistant":
+                calls = uses(message)
+                if message.reasoning_content:
+                    content = (Thinking(thinking=message.reasoning_content), *content)
+                stop = "toolUse" if calls else "stop"
+                return LoggedMessage(role="assistant", content=(*content, *calls), stop_reason=stop)
+            case "user":
+                return LoggedMessage(role="user", content=content)
+            case "system" | "developer":
+                return LoggedMessage(role="system", content=content)
+        return None
 
     def _opaque(self, raw: bytes) -> UnknownEntry:
         record = kept(raw) if isinstance(lenient(raw), dict) else raw.decode(errors="replace")
