@@ -12,6 +12,7 @@ import pytest
 from formats.counting import JSON, Counts, count_awl, lines_of
 from formats.landing import DATA, Landed, assert_sound, land
 
+from awl.conversation import Thinking, ToolUse
 from awl.entries import CondensationEntry, MessageEntry, TitleEntry, UnknownEntry
 from awl.formats import find
 from awl.formats.records import head_of
@@ -201,6 +202,70 @@ def test_pictures_in_prompts_and_results(tmp_path: Path) -> None:
     session.event("TurnEnd")
     landed = session.land(tmp_path / "awl")
     assert count_awl(landed.shown).images == 2
+
+
+def said_of(landed: Landed) -> list[str]:
+    return [item.message.text for item in landed.state.items if item.kind == "message"]
+
+
+def test_what_had_come_of_a_request_that_failed_is_a_branch(tmp_path: Path) -> None:
+    session = Session(tmp_path)
+    session.event("TurnBegin", user_input="go")
+    session.event("StepBegin", n=1)
+    session.event("ContentPart", type="text", text="half of an ans")
+    session.call("a", '{"comm')
+    session.event("StepRetry", n=1, next_attempt=2, max_attempts=3, wait_s=0.3, error_type="E")
+    session.event("StepRetry", n=1, next_attempt=3, max_attempts=3, wait_s=0.3, error_type="E")
+    session.event("ContentPart", type="text", text="the whole answer")
+    session.event("TurnEnd")
+    landed = session.land(tmp_path / "awl")
+    assert said_of(landed) == ["go", "the whole answer"]
+    assert not landed.state.open_calls
+
+
+@pytest.mark.parametrize("command", ["/clear", "/reset"])
+def test_what_was_cleared_is_shown_and_not_sent(tmp_path: Path, command: str) -> None:
+    session = Session(tmp_path)
+    for prompt in ("one", command, "two", "/cleared?"):
+        session.event("TurnBegin", user_input=prompt)
+        session.event("ContentPart", type="text", text=f"answer to {prompt}")
+        session.event("TurnEnd")
+    landed = session.land(tmp_path / "awl")
+    assert said_of(landed) == ["two", "answer to two", "/cleared?", "answer to /cleared?"]
+
+
+def test_what_providers_want_back_with_reasoning_and_calls_is_kept(tmp_path: Path) -> None:
+    session = Session(tmp_path)
+    session.event("TurnBegin", user_input="go")
+    session.event("StepBegin", n=1)
+    session.event("ContentPart", type="think", think="hm", encrypted="c2ln")
+    function = {"name": "Shell", "arguments": "{}"}
+    extras = {"thought_signature_b64": "c2ln"}
+    session.event("ToolCall", type="function", id="a", function=function, extras=extras)
+    session.result("a", [{"type": "video_url", "video_url": {"url": "ms://1"}}])
+    session.event("TurnEnd")
+    landed = session.land(tmp_path / "awl")
+    (answer,) = [item.message for item in landed.state.items if item.message.tool_uses]
+    thought, use = answer.content
+    assert thought == Thinking(thinking="hm", signature="c2ln")
+    assert use == ToolUse(id="a", name="Shell", input="{}", provider_data=extras)
+    assert landed.report.left_out["parts of results that are no text and no image"] == 1
+
+
+def test_a_question_on_the_side_is_kept(tmp_path: Path) -> None:
+    session = Session(tmp_path)
+    session.event("TurnBegin", user_input="go")
+    session.event("StepBegin", n=1)
+    session.event("ContentPart", type="text", text="an answer")
+    session.event("BtwBegin", id="b", question="what is 2+2?")
+    session.event("BtwEnd", id="b", response="four", error=None)
+    session.event("PlanDisplay", content="# plan", file_path="/p.md")
+    session.call("a", "{}")
+    session.event("TurnEnd")
+    landed = session.land(tmp_path / "awl")
+    kinds = [one.kind for one in landed.entries if isinstance(one, UnknownEntry)]
+    assert kinds == ["kimi-cli:BtwBegin", "kimi-cli:BtwEnd", "kimi-cli:PlanDisplay"]
+    assert len([one for one in landed.entries if isinstance(one, MessageEntry)]) == 2
 
 
 def test_a_subagents_events_are_left_out_and_counted(tmp_path: Path) -> None:

@@ -4,8 +4,9 @@ wire.jsonl     what happened, for ever: {timestamp, message: {type, payload}} a 
                {type: metadata, protocol_version}. TurnBegin has what the person said (a slash
                command too), SteerInput what was said in between; StepBegin begins a request, whose
                answer comes as ContentPart, ToolCall and, piecewise, ToolCallPart; StatusUpdate has
-               its tokens; ToolResult a result as the tool gave it. CompactionBegin and -End stand
-               around a compaction, without what it made. Others are for the screen.
+               its tokens; ToolResult a result as the tool gave it. StepRetry: the request failed,
+               and what had come of its answer comes again. CompactionBegin and -End stand around a
+               compaction, without what it made. Others are for the screen.
 context.jsonl  what the model is sent now: messages as the Chat Completions API has them, and
                between them _system_prompt, _checkpoint and _usage.
 context_N      the same before the N-th time that it was begun anew. After a compaction it begins
@@ -53,6 +54,8 @@ _MOST_BYTES: Final = 16 << 20
 _ROTATED: Final = re.compile(r"context_(\d+)\.jsonl")
 _LATEST: Final = 1e14
 """Milliseconds since 1970 that are a time for certain."""
+_is_clearing: Final = re.compile(r"/(clear|reset)\b").match
+_CLEARED: Final = "The context was cleared here: what was said before is no longer part of it."
 _COMPACTED: Final = "<system>Previous context has been compacted."
 _SCREEN: Final = "events for the screen"
 _SUBAGENTS: Final = "events of subagents"
@@ -209,6 +212,7 @@ class _Payload(openai.Part, frozen=True, gc=False):
     user_input: str | list[msgspec.Raw] | None = None
     id: str = ""
     function: _Function | None = None
+    extras: dict[str, Any] | None = None
     arguments_part: str | None = None
     tool_call_id: str = ""
     return_value: _Returned | None = None
@@ -320,7 +324,7 @@ class _Contexts:
         self._open.close()
 
     def _text(self, content: _Content) -> str:
-        return openai.result(content, NAME, self._keep)[0]
+        return openai.result(content, NAME, self._keep, Report())[0]
 
 
 def _stayed(before: list[int], now: list[int]) -> int:
@@ -368,6 +372,7 @@ class _Reader:
         self._contexts: _Contexts
         self._sent: list[int] = []  # the numbers of what was in the context
         self._compactions = 0
+        self._clearing = False  # the turn is the command that clears the context
         self._summaries = Summaries(chain)
 
     def entries(self) -> Iterator[Entry]:
@@ -405,17 +410,25 @@ class _Reader:
             case "TurnBegin" | "SteerInput":
                 self._settle()
                 self._add_prompt(payload)
-            case "StepBegin" | "TurnEnd":
+            case "StepBegin":
                 self._settle()
+            case "TurnEnd":
+                self._settle()
+                if self._clearing:
+                    self._add_clearing()
             case "StepInterrupted":
                 self._settle(interrupted=True)
+            case "StepRetry":
+                self._take_back()
             case "ContentPart":
                 block = openai.block(payload, self._keep) or self._odd_part(line)
                 self._open().content.append(block)
             case "ToolCall":
                 function = payload.function or _Function()
                 given = function.arguments or ""
-                use = ToolUse(id=payload.id, name=function.name, input=given)
+                use = ToolUse(
+                    id=payload.id, name=function.name, input=given, provider_data=payload.extras
+                )
                 self._open().content.append(use)
             case "ToolCallPart":
                 self._more(payload.arguments_part or "")
@@ -427,6 +440,8 @@ class _Reader:
             case "CompactionEnd":
                 self._settle()
                 self._add_compaction(line)
+            case "BtwBegin" | "BtwEnd" | "PlanDisplay":
+                self._add_opaque(event.type, line)  # it may come in the middle of an answer
             case "SubagentEvent":
                 self._report.left_out[_SUBAGENTS] += 1
             case kind if kind in _FOR_SCREEN:
@@ -475,6 +490,16 @@ class _Reader:
         for timestamp, result in step.results:
             self._add_message(LoggedMessage(role="user", content=(result,)), timestamp)
 
+    def _take_back(self) -> None:
+        """Leave the answer that failed on a branch: the model was never shown what it had said."""
+        before, sent = self._chain.count, len(self._sent)
+        self._settle(interrupted=True)
+        del self._sent[sent:]
+        rewind = self._chain.back_to(before, self._time)
+        if rewind is not None:
+            self._made.append(rewind)
+        self._report.left_out[_SCREEN] += 1
+
     def _add_message(self, message: LoggedMessage, timestamp: str) -> None:
         entry = MessageEntry(id=self._chain.draw(), timestamp=timestamp, message=message)
         self._made.append(entry)
@@ -484,12 +509,14 @@ class _Reader:
         content = openai.parts(payload.user_input, NAME, self._keep)
         self._add_message(LoggedMessage(role="user", content=content), self._time)
         first = content[0] if content else None
+        self._clearing = False
         if isinstance(first, Text) and first.text.startswith("/"):
             self._sent.pop()  # a command is not in the context
+            self._clearing = _is_clearing(first.text) is not None
 
     def _result(self, payload: _Payload) -> None:
         returned = payload.return_value or payload.result or _Returned()
-        given, images = openai.result(returned.output, NAME, self._keep)
+        given, images = openai.result(returned.output, NAME, self._keep, self._report)
         shown = self._contexts.shown(payload.tool_call_id)
         if shown is None:
             words = [f"<system>{returned.message}</system>"] if returned.message else []
@@ -514,10 +541,20 @@ class _Reader:
         summary, stayed = known[index]
         sent = self._sent[: len(self._sent) - stayed]
         self._sent = self._sent[len(sent) :]
-        replaced = self._summaries.up_to(sent[-1] if sent else 0)
-        if replaced is None:
+        if not self._add_summary(summary, sent[-1] if sent else 0):
             self._add_opaque("CompactionEnd", line)
-            return
+
+    def _add_clearing(self) -> None:
+        """Nothing from before is sent; there is no summary that would stand for it."""
+        self._clearing = False
+        self._sent.clear()
+        self._add_summary(_CLEARED, self._chain.count)
+
+    def _add_summary(self, summary: str, hi: int) -> bool:
+        """Make a summary of all up to an entry; False if nothing is left for it to stand for."""
+        replaced = self._summaries.up_to(hi)
+        if replaced is None:
+            return False
         entry = CondensationEntry(
             id=self._chain.draw(),
             timestamp=self._time,
@@ -529,6 +566,7 @@ class _Reader:
         )
         self._made.append(entry)
         self._summaries.told(replaced)
+        return True
 
     def _add_opaque(self, kind: str, line: bytes) -> None:
         entry = UnknownEntry(
@@ -545,15 +583,12 @@ _FOR_SCREEN: Final = frozenset(
         "ApprovalRequest",
         "ApprovalRequestResolved",
         "ApprovalResponse",
-        "BtwBegin",
-        "BtwEnd",
         "CompactionBegin",
         "HookResolved",
         "HookTriggered",
         "MCPLoadingBegin",
         "MCPLoadingEnd",
         "Notification",
-        "PlanDisplay",
         "QuestionRequest",
         "ToolCallRequest",
     }

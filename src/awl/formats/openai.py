@@ -187,6 +187,7 @@ class Part(msgspec.Struct, frozen=True, gc=False):
     text: str | None = None
     refusal: str | None = None
     think: str | None = None
+    encrypted: str | None = None
     image_url: _Url | str | None = None
 
 
@@ -220,14 +221,18 @@ def parts(
 
 
 def result(
-    content: str | list[msgspec.Raw] | None, source: str, keep: Keep
+    content: str | list[msgspec.Raw] | None, source: str, keep: Keep, report: Report
 ) -> tuple[str, tuple[Image, ...]]:
     """What a result says, and its pictures."""
     if isinstance(content, str):
         return content, ()
     blocks = parts(content, source, keep)
     texts = [block.text for block in blocks if isinstance(block, Text)]
-    return "\n".join(texts), tuple([block for block in blocks if isinstance(block, Image)])
+    images = tuple([block for block in blocks if isinstance(block, Image)])
+    others = len(blocks) - len(texts) - len(images)
+    if others:
+        report.left_out["parts of results that are no text and no image"] += others
+    return "\n".join(texts), images
 
 
 def block(part: Part, keep: Keep) -> ContentBlock | None:
@@ -236,7 +241,7 @@ def block(part: Part, keep: Keep) -> ContentBlock | None:
         url = part.image_url if isinstance(part.image_url, str) else part.image_url.url
         return from_data_url(url, keep)
     if part.think is not None:
-        return Thinking(thinking=part.think)
+        return Thinking(thinking=part.think, signature=part.encrypted or None)
     text = part.text if part.text is not None else part.refusal
     return Text(text=text) if text is not None else None
 
@@ -272,7 +277,7 @@ class Reader:
 
     def _logged(self, message: ChatMessage) -> LoggedMessage | None:
         if message.role in ("tool", "function"):
-            text, images = result(message.content, self._source, self._keep)
+            text, images = result(message.content, self._source, self._keep, self._report)
             name = message.tool_call_id or message.name or ""
             block = ToolResult(tool_use_id=name, content=text, images=images)
             return LoggedMessage(role="user", content=(block,))
