@@ -285,6 +285,30 @@ def test_compaction_is_a_condensation(tmp_path: Path) -> None:
     assert said([item.message for item in items[1:]]) == ["three", "four", "five", "six"]
 
 
+def test_a_summary_of_the_last_messages_keeps_the_first(tmp_path: Path) -> None:
+    file = File()
+    file.ask("one")
+    kept = file.answer("m1", text("two"))
+    file.ask("three")
+    last = file.answer("m2", text("four"))
+    segment = {"headUuid": "u0", "anchorUuid": "boundary", "tailUuid": kept}
+    file.add(
+        "system",
+        None,
+        id="boundary",
+        subtype="compact_boundary",
+        logicalParentUuid=last,
+        compactMetadata={"trigger": "manual", "preTokens": 9, "preservedSegment": segment},
+    )
+    file.ask("Summary: three, four", isCompactSummary=True)
+    file.ask("five")
+    landed = file.land(tmp_path)
+    items = [item.message.text for item in landed.state.items]
+    assert items[:2] == ["one", "two"]
+    assert "Summary: three, four" in items[2]
+    assert items[3:] == ["five"]
+
+
 def test_results_that_were_cleared_are_not_sent(tmp_path: Path) -> None:
     file = File()
     file.ask("go")
@@ -356,6 +380,22 @@ def test_models_pictures_and_odd_blocks(tmp_path: Path) -> None:
     assert left_out["parts of results that are no text and no image"] == 1
 
 
+def test_a_resumed_session_is_the_one_that_its_file_is_named_after(tmp_path: Path) -> None:
+    first = File()
+    first.ask("one")
+    first.answer("m1", text("two"))
+    names = [f"{digit}0000000-aaaa-4bbb-8ccc-000000000000" for digit in "12"]
+    second = File()
+    second.records += first.records
+    second.ask("three", "u1")
+    landed = []
+    for name, file in zip(names, (first, second), strict=True):
+        path = file.write(tmp_path / "claude").rename(tmp_path / "claude" / f"{name}.jsonl")
+        landed.append(land(path, CLAUDE, tmp_path / "awl"))
+    assert [one.facts.source_id for one in landed] == names
+    assert [count_awl(one.shown).prompts for one in landed] == [1, 2]
+
+
 def test_lines_that_were_written_twice_come_once(tmp_path: Path) -> None:
     file = File()
     file.ask("one")
@@ -375,10 +415,15 @@ def test_conversations_of_subagents_in_files_of_their_own_are_named(tmp_path: Pa
     file = File()
     file.ask("help", None, isSidechain=True, agentId="7")
     agent.write_text(given(file.records[0]) + "\n")
+    flow = folder / "workflows" / "w" / "agent-8.jsonl"
+    flow.parent.mkdir(parents=True)
+    shutil.copy(agent, flow)
     landed = land(tmp_path / "claude" / LONG.name, CLAUDE, tmp_path / "awl")
     said = "\n".join(landed.report.lines(landed.log))
-    assert f"1 conversation of subagents, in {folder}" in said
+    assert f"2 conversations of subagents, in {folder}" in said
     assert CLAUDE.belongs(head_of(agent))
+    agent.write_text(given(file.records[0]).replace("true", "false") + "\n")
+    assert not CLAUDE.belongs(head_of(agent)), "another one's file of that name"
     assert land(agent, CLAUDE, tmp_path / "awl2").facts.source_id == "agent-7"
 
 

@@ -2,7 +2,8 @@
 
 A line is a record: ``type``, ``uuid``, ``parentUuid`` (null for a root), ``timestamp``, and in most
 the ``cwd`` and the ``sessionId``. The conversation is a tree of these; which branch counts is where
-the file ends.
+the file ends. A session that was resumed may begin with the records of the one before it, under
+that one's ``sessionId``: which session it is, the file's name says.
 
 user, assistant   ``message`` as the Messages API has it. An answer is written block by block: one
                   record a content block, all with the same ``message.id``, the usage repeated, and
@@ -13,7 +14,8 @@ sidechain         records of a subagent (``isSidechain``), in this file or, newe
                   ``<session id>/subagents/``. They are a branch of their own.
 compact_boundary  of type system: a root, whose ``logicalParentUuid`` it follows; the user record
                   with ``isCompactSummary`` behind it has the summary of what came before, but for
-                  a ``preservedSegment``. microcompact_boundary: results that are no longer sent.
+                  a ``preservedSegment``: the last messages, or the first ones if they follow the
+                  boundary itself. microcompact_boundary: results that are no longer sent.
 attachment        what the program told the model besides; ``queued_command`` is what the person
                   said while an answer was on its way.
 summary           a title, for the conversation that ends in ``leafUuid``, which may be another
@@ -28,6 +30,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -103,6 +106,9 @@ _LEFT_OUT: Final = {
 }
 
 
+_is_session_id: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z").match
+
+
 def _recognise(head: Head) -> bool:
     return any(map(_is_record, head.objects)) and not any(map(is_of_qwen, head.objects))
 
@@ -120,7 +126,7 @@ def _is_record(found: dict[str, Any]) -> bool:
 
 def _belongs(head: Head) -> bool:
     """A subagent's conversation belongs to the session that started it."""
-    return _is_of_subagent(head.path)
+    return _is_of_subagent(head.path) and b'"isSidechain":true' in head.data
 
 
 def _is_of_subagent(path: Path) -> bool:
@@ -131,9 +137,8 @@ def _read(path: Path, keep: Keep) -> Imported:
     glance = _glance(path)
     report = Report()
     lines = Lines(path, report)
-    source_id = glance.session_id or path.stem
-    if _is_of_subagent(path):
-        source_id = path.stem
+    named = _is_session_id(path.stem) or _is_of_subagent(path)
+    source_id = path.stem if named else glance.session_id or path.stem
     facts = Facts(
         source=NAME,
         source_id=source_id,
@@ -145,7 +150,7 @@ def _read(path: Path, keep: Keep) -> Imported:
     )
     beside = path.with_name(path.stem)
     if (beside / "subagents").is_dir():
-        count = sum(1 for _ in (beside / "subagents").glob("agent-*.jsonl"))
+        count = sum(1 for _ in (beside / "subagents").rglob("agent-*.jsonl"))
         report.left_out[f"conversations of subagents, in {beside / 'subagents'}"] += count
     elif not _is_of_subagent(path) and (count := _subagents_in(path.parent)[source_id]):
         report.left_out[f"conversations of subagents, in {path.parent}/agent-*.jsonl"] += count
@@ -228,6 +233,8 @@ class _Message(msgspec.Struct, frozen=True, gc=False):
 
 class _Segment(msgspec.Struct, frozen=True, rename="camel", gc=False):
     head_uuid: str = ""
+    anchor_uuid: str = ""
+    tail_uuid: str = ""
 
 
 class _Compaction(msgspec.Struct, frozen=True, rename="camel", gc=False):
@@ -563,15 +570,10 @@ class _Reader:
     def _condensation(self, record: _Record, message: _Message) -> CondensationEntry:
         blocks = self._blocks(message.content)
         text = "\n".join(block.text for block in blocks if isinstance(block, Text))
-        facts = self._boundary.compact_metadata if self._boundary else None
-        self._boundary = None
-        hi = self._chain.count
-        kept = facts.preserved_segment if facts else None
-        first_kept = self._chain.number_of(kept.head_uuid) if kept else None
-        if first_kept is not None and self._chain.on_path(first_kept):
-            hi = first_kept - 1
+        boundary, self._boundary = self._boundary, None
+        facts = boundary.compact_metadata if boundary else None
         # Where nothing is left to stand for, the summary takes the place of the import itself.
-        replaced = self._summaries.up_to(hi) or Replaced(0, 0, ())
+        replaced = self._summed_up(boundary, facts) or Replaced(0, 0, ())
         stamps = self._stamps(record.uuid)
         self._summaries.told(replaced)
         return CondensationEntry(
@@ -582,6 +584,22 @@ class _Reader:
             tokens_before=facts.pre_tokens if facts else 0,
             tokens_after=facts.post_tokens if facts else 0,
         )
+
+    def _summed_up(self, boundary: _Record | None, facts: _Compaction | None) -> Replaced | None:
+        """What a summary stands for: all before it but for the segment that is kept."""
+        hi = self._chain.count
+        kept = facts.preserved_segment if facts else None
+        if boundary is not None and kept is not None:
+            head, tail = map(self._on_path, (kept.head_uuid, kept.tail_uuid))
+            if kept.anchor_uuid == boundary.uuid and tail is not None and tail < hi:
+                return Replaced(tail + 1, hi, ())
+            hi = hi if head is None else head - 1
+        return self._summaries.up_to(hi)
+
+    def _on_path(self, name: str) -> int | None:
+        """The number of the entry of a record; None if there is none on the path."""
+        number = self._chain.number_of(name)
+        return number if number is not None and self._chain.on_path(number) else None
 
     def _cleared(self, record: _Record, facts: _Compaction) -> CompactionEntry:
         names = facts.compacted_tool_ids
