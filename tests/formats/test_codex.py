@@ -46,6 +46,10 @@ def count_codex(path: Path) -> Counts:
             counts.inputs.append((item["call_id"], item["input"]))
         elif kind == "local_shell_call":
             counts.inputs.append((item["call_id"], given(item["action"])))
+        elif kind == "tool_search_call" and item.get("call_id"):
+            counts.inputs.append((item["call_id"], given(item["arguments"])))
+        elif kind == "tool_search_output" and item.get("call_id"):
+            counts.outputs.append((item["call_id"], given(item["tools"]), False))
         elif kind in ("function_call_output", "custom_tool_call_output"):
             output, failed = item["output"], False
             if isinstance(output, dict):
@@ -198,6 +202,41 @@ def test_reasoning_goes_back_as_it_came(tmp_path: Path) -> None:
     own = view(landed.state, ModelRef("openai", "gpt-5"))
     assert "c2Vj" in str(own.messages)
     assert "c2Vj" not in str(view(landed.state, ANYONE).messages)
+
+
+def test_a_search_for_tools_is_a_call_unless_the_server_did_it(tmp_path: Path) -> None:
+    file = File()
+    file.ask("x")
+    asked = {"query": "calendar", "limit": 5}
+    found = [{"type": "function", "name": "add_event"}]
+    here = {"call_id": "a", "execution": "client", "status": "completed"}
+    file.item("tool_search_call", id="tsc_1", arguments=asked, **here)
+    file.item("tool_search_output", tools=found, **here)
+    there = {"call_id": None, "execution": "server", "status": "completed"}
+    file.item("tool_search_call", id="tsc_2", arguments=asked, **there)
+    file.item("tool_search_output", tools=found, **there)
+    file.answer("done")
+    landed = file.land(tmp_path)
+    (call, *_) = [use for item in landed.state.items for use in item.message.tool_uses]
+    assert (call.id, call.name, call.input) == ("a", "tool_search", given(asked))
+    assert not landed.state.open_calls
+
+
+def test_ids_that_their_server_would_refuse_are_not_sent(tmp_path: Path) -> None:
+    file = File()
+    file.ask("x")
+    file.item("reasoning", id="01a2-rs", summary=[], encrypted_content="c2Vj")
+    file.item("custom_tool_call", id="ctc_1", call_id="a", name="apply_patch", input="x")
+    file.item("local_shell_call", id="lsh_1", call_id="b", status="completed", action={})
+    file.item("function_call", id="fc_1", call_id="c", name="shell", arguments="{}")
+    for name in "abc":
+        file.item("function_call_output", call_id=name, output="")
+    file.answer("so", id="019f629b-43ee", phase="final_answer")
+    landed = file.land(tmp_path)
+    blocks = [block for item in landed.state.items for block in item.message.content]
+    data = [getattr(block, "provider_data", None) for block in blocks]
+    ids = [one["id"] for one in data if one and "id" in one]
+    assert ids == ["fc_1"]
 
 
 def test_turns_that_were_rolled_back_are_off_the_path(tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ session_meta    the session's id, directory, provider and base instructions; in 
 turn_context    the model and the directory from here on.
 response_item   what goes to the model and comes from it, as the Responses API has it: message (of
                 user, assistant, developer), reasoning, function_call, custom_tool_call,
-                local_shell_call, their outputs, and others. An answer is written item by item.
+                local_shell_call, tool_search_call, their outputs, and others; a tool_search_call
+                without a call_id is the server's own. An answer is written item by item.
 compacted       the items so far are replaced; `message` is the summary. Where it is empty, the
                 summary is encrypted, and nothing here can stand for it: then all is sent as it was.
 event_msg       for the screen: the twins of the items. Only what the items do not say is taken:
@@ -71,6 +72,9 @@ _INJECTED: Final = (
     "# AGENTS.md instructions",
 )
 """Begin what the program says as the user, which is no turn of the person's."""
+
+_PREFIXES: Final = {"message": "msg", "reasoning": "rs", "function_call": "fc"}
+"""With what a server's ids of items begin, by the item's type."""
 
 
 def _recognise(head: Head) -> bool:
@@ -163,6 +167,7 @@ class _Payload(msgspec.Struct, frozen=True, gc=False):
     call_id: str | None = None
     action: msgspec.Raw = msgspec.Raw()
     output: msgspec.Raw = msgspec.Raw()
+    tools: msgspec.Raw = msgspec.Raw()
     result: str | None = None
     message: msgspec.Raw = msgspec.Raw()
     usage: _Tokens | None = None
@@ -318,8 +323,12 @@ class _Reader:
             case "local_shell_call":
                 given = str(item.action, "utf-8")
                 yield from self._say([_call(item, given, name="local_shell")])
+            case "tool_search_call" if item.call_id:
+                yield from self._say([_call(item, _text_of(item.arguments), name="tool_search")])
             case "function_call_output" | "custom_tool_call_output":
-                yield from self._result(item)
+                yield from self._result(item, *self._output(item.output))
+            case "tool_search_output" if item.call_id:
+                yield from self._result(item, _text_of(item.tools))
             case "image_generation_call" if item.result:
                 image = from_base64(item.result, "", self._keep)
                 yield from self._say([image or _unknown(item.type, line)])
@@ -362,7 +371,7 @@ class _Reader:
         return MessageEntry(id=self._chain.draw(), timestamp=timestamp, message=message)
 
     def _assistant(self, item: _Payload) -> list[ContentBlock]:
-        extras = {"id": item.id, "phase": item.phase}
+        extras = {"id": _known_id(item), "phase": item.phase}
         data = {name: value for name, value in extras.items() if value} or None
         return [
             msgspec.structs.replace(block, provider_data=data) if isinstance(block, Text) else block
@@ -395,8 +404,9 @@ class _Reader:
             return None
         return from_data_url(part.image_url, self._keep)
 
-    def _result(self, item: _Payload) -> Iterator[Entry]:
-        text, images, failed = self._output(item.output)
+    def _result(
+        self, item: _Payload, text: str, images: tuple[Image, ...] = (), failed: bool = False
+    ) -> Iterator[Entry]:
         result = ToolResult(
             tool_use_id=item.call_id or item.id or "",
             content=text,
@@ -500,20 +510,27 @@ class _Reader:
 
 
 def _call(item: _Payload, given: str, name: str = "") -> ToolUse:
-    data = {"id": item.id} if item.id and item.call_id else None
+    known = _known_id(item)
     return ToolUse(
         id=item.call_id or item.id or "",
         name=item.name or name,
         input=given,
-        provider_data=data,
+        provider_data={"id": known} if known else None,
     )
+
+
+def _known_id(item: _Payload) -> str | None:
+    """The id of an item for its server, which refuses one that does not begin as those of its type
+    do: what is no function_call goes back as one, and some versions made up ids of messages."""
+    prefix = _PREFIXES.get(item.type)
+    return item.id if item.id and prefix and item.id.startswith(prefix) else None
 
 
 def _thought(item: _Payload) -> ContentBlock:
     """A reasoning item; but for its encrypted content it goes back as it came."""
     rest: dict[str, Any] = {"type": "reasoning", "summary": _decoded(item.summary) or []}
-    if item.id:
-        rest["id"] = item.id
+    if known := _known_id(item):
+        rest["id"] = known
     content = item.content if isinstance(item.content, list) else []
     if content:
         rest["content"] = [_decoded(raw) for raw in content]
