@@ -12,6 +12,7 @@ from formats.exported import everything, source_of
 from formats.landing import Landed, assert_sound, land
 
 from awl.conversation import ModelRef, text_message
+from awl.entries import RewindEntry
 from awl.formats import Source, find
 from awl.formats.records import head_of
 from awl.log.blobs import Blobs
@@ -101,6 +102,123 @@ def test_the_system_text_is_in_force(tmp_path: Path) -> None:
     items = landed.state.items
     assert items[0].message.role == "system"
     assert items[0].message.text == "Be brief."
+
+
+def test_calls_with_free_text_refusals_and_what_was_said_aloud(tmp_path: Path) -> None:
+    patch = {"name": "apply_patch", "input": "*** Begin Patch\n*** End Patch"}
+    said = [
+        {"role": "user", "content": "go"},
+        {
+            "role": "assistant",
+            "content": None,
+            "reasoning": "hm",
+            "tool_calls": [call("a", "{}"), {"id": "b", "type": "custom", "custom": patch}],
+        },
+        {"role": "tool", "tool_call_id": "a", "content": "x"},
+        {"role": "tool", "tool_call_id": "b", "content": [{"type": "file", "file": {}}]},
+        {"role": "assistant", "content": None, "refusal": "I can't."},
+        {"role": "user", "content": "say it"},
+        {"role": "assistant", "content": None, "audio": {"id": "x", "transcript": "aloud"}},
+    ]
+    path = tmp_path / "said.json"
+    path.write_text(json.dumps(said))
+    landed = land(path, OPENAI, tmp_path / "awl")
+    counts = count_awl(landed.shown)
+    assert counts.inputs == [("a", "{}"), ("b", patch["input"])]
+    assert (counts.thoughts, counts.answers) == (1, 2)
+    assert [m.text for m in landed.state.conversation.messages if m.text] == [
+        "go",
+        "I can't.",
+        "say it",
+        "aloud",
+    ]
+    assert landed.report.left_out["parts of results that are no text and no image"] == 1
+    assert_sound(landed)
+
+
+def test_items_of_the_responses_api(tmp_path: Path) -> None:
+    url = "data:image/png;base64,iVBORw0KGgo="
+    words = [{"type": "summary_text", "text": "hm"}]
+    items = [
+        {
+            "type": "message",
+            "role": "user",
+            "content": [
+                {"type": "input_text", "text": "look"},
+                {"type": "input_image", "image_url": url, "detail": "auto"},
+            ],
+        },
+        {"type": "reasoning", "id": "rs_1", "summary": words, "encrypted_content": "c2VhbA=="},
+        {
+            "type": "function_call",
+            "id": "fc_1",
+            "call_id": "a",
+            "name": "f",
+            "arguments": '{"x":1}',
+        },
+        {"type": "custom_tool_call", "call_id": "b", "name": "g", "input": "free text"},
+        {"type": "function_call_output", "call_id": "a", "output": "A"},
+        {
+            "type": "custom_tool_call_output",
+            "call_id": "b",
+            "output": [
+                {"type": "input_text", "text": "B"},
+                {"type": "input_image", "image_url": url},
+            ],
+        },
+        {
+            "type": "message",
+            "role": "assistant",
+            "content": [{"type": "output_text", "text": "done", "annotations": []}],
+        },
+        {"role": "user", "content": "thanks"},
+        {"type": "web_search_call", "id": "ws_1", "status": "completed"},
+    ]
+    for name, document in (
+        ("array", items),
+        ("body", {"model": "gpt-5", "instructions": "Be kind.", "input": items}),
+    ):
+        path = tmp_path / f"{name}.json"
+        path.write_text(json.dumps(document, indent=1))
+        assert OPENAI.recognise(head_of(path))
+        landed = land(path, OPENAI, tmp_path / name)
+        counts = count_awl(landed.shown)
+        assert (counts.prompts, counts.answers, counts.thoughts, counts.images) == (2, 1, 1, 2)
+        assert counts.inputs == [("a", '{"x":1}'), ("b", "free text")]
+        assert counts.outputs == [("a", "A", False), ("b", "B", False)]
+        assert_sound(landed)
+
+
+def test_each_line_with_messages_is_a_conversation_of_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "training.jsonl"
+    said = [
+        [
+            {"role": "system", "content": "Be brief."},
+            {"role": "user", "content": f"ask {n}"},
+            {"role": "assistant", "content": f"answer {n}", "weight": 1},
+        ]
+        for n in range(3)
+    ]
+    path.write_text("".join(json.dumps({"messages": one}) + "\n" for one in said))
+    landed = land(path, OPENAI, tmp_path / "awl")
+    assert (count_awl(landed.shown).prompts, count_awl(landed.shown).answers) == (3, 3)
+    assert [m.text for m in landed.state.conversation.messages] == [
+        "Be brief.",
+        "ask 2",
+        "answer 2",
+    ]
+    assert [one.parent_id for one in landed.entries if isinstance(one, RewindEntry)] == [None, None]
+    assert_sound(landed)
+
+
+def test_a_body_with_many_tools_before_its_messages_is_recognised(tmp_path: Path) -> None:
+    function = {"name": "f", "description": "d" * 900, "parameters": {}}
+    tools = [{"type": "function", "function": function}] * 100
+    path = tmp_path / "body.json"
+    path.write_text(json.dumps({"model": "gpt-5", "tools": tools, "messages": MESSAGES}, indent=1))
+    assert OPENAI.recognise(head_of(path))
+    landed = land(path, OPENAI, tmp_path / "awl")
+    assert count_awl(landed.shown) == count_openai(MESSAGES)
 
 
 def test_early_forms_and_reasoning(tmp_path: Path) -> None:

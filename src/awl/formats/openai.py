@@ -1,12 +1,17 @@
 """Messages as OpenAI's Chat Completions API has them: an array in a JSON file, bare or as the
-member `messages` of an object (a request's body), or one message a line.
+member `messages` of an object (a request's body), or one message a line. Of a file with a body a
+line, as models are trained with, each is a conversation of its own: a branch.
 
 system, developer  instructions; the last one counts.
 user               content is a text, or parts: text, image_url (kept where it is a data URL).
-assistant          content, and tool_calls {id, function {name, arguments: the text of a JSON
-                   value}}; some servers put the reasoning into reasoning_content. An early form is
-                   function_call {name, arguments}.
+assistant          content, or a refusal, or the transcript of what was said aloud; and tool_calls
+                   {id, function {name, arguments: the text of a JSON value}} or {id, custom {name,
+                   input: any text}}. Some servers put the reasoning into reasoning_content or
+                   reasoning. An early form is function_call {name, arguments}.
 tool               the result of a call by its tool_call_id; an early form is the role function.
+
+The Responses API has an array of items, `input` in a body: messages, and beside them function_call,
+function_call_output and reasoning.
 
 There are no times, no models and no ids of messages. Nothing marks a result as an error.
 """
@@ -16,7 +21,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -47,7 +52,7 @@ from awl.formats.chain import Chain
 from awl.formats.documents import Document
 from awl.formats.format import Facts, Format, Head, Imported, Keep, Report, Source
 from awl.formats.payloads import from_data_url, to_data_url
-from awl.formats.records import Lines, Parts, Records, kept, lenient, salvage, size_of
+from awl.formats.records import Lines, Parts, Records, head_of, kept, lenient, salvage, size_of
 from awl.log.blobs import BlobDamaged
 from awl.state import import_text
 
@@ -55,7 +60,10 @@ NAME: Final = "openai"
 
 _ROLES: Final = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
 
-_messages: Final = re.compile(rb'"messages"\s*:\s*\[\s*(?=\{)').search
+_LONGEST_BODY: Final = 1 << 20
+"""A file whose first line is longer is one body, not a body a line."""
+
+_messages: Final = re.compile(rb'"(messages|input)"\s*:\s*\[\s*(?=\{)').search
 _an_array: Final = re.compile(rb"\[\s*(?=\{)").match
 _a_role: Final = re.compile(
     rb'"role"\s*:\s*"(?:system|developer|user|assistant|tool|function)"'
@@ -67,8 +75,9 @@ def _recognise(head: Head) -> bool:
         return True
     start = head.data.lstrip(b"\xef\xbb\xbf \t\r\n")
     opening = _an_array(start) or (_messages(start) if start[:1] == b"{" else None)
-    if opening is None:
-        return False
+    if opening is None:  # what tools there are can be told at any length before the messages
+        words = (b'"model"', b'"tools"', b'"function"', b'"parameters"')
+        return start[:1] == b"{" and all(word in start for word in words)
     first = start[opening.end() :]
     try:
         return _is_message(_decoder.raw_decode(first.decode(errors="replace"))[0])
@@ -99,9 +108,10 @@ def _read(path: Path, keep: Keep) -> Imported:
     report = Report()
     facts = Facts(source=NAME, source_path=path, provider="openai")
     reader = Reader(NAME, report, Chain(""), keep)
-    if _is_lines(path):
+    of_lines = _form_of_lines(path)
+    if of_lines is not None:
         lines = Lines(path, report)
-        return Imported(facts, _of_lines(lines, reader), report, size_of(path), lambda: lines.end)
+        return Imported(facts, of_lines(lines, reader), report, size_of(path), lambda: lines.end)
     document = Document(path, _array_in(path))
     next(document.elements(Report()), None)
     model = _member(document.members, "model")
@@ -110,21 +120,27 @@ def _read(path: Path, keep: Keep) -> Imported:
     return Imported(facts, entries, report, size_of(path), lambda: document.at)
 
 
-def _is_lines(path: Path) -> bool:
-    """Whether each line is a message, and not a part of a document that is written on several."""
+def _form_of_lines(path: Path) -> Callable[[Lines, Reader], Iterator[Entry]] | None:
+    """How the lines are to be read; None where they are a document that is written on several."""
     with path.open("rb") as file:
-        start = file.read(4096).lstrip(b"\xef\xbb\xbf \t\r\n")
-    if start[:1] == b"[" or (b"\n" in start and b'"messages"' in start.split(b"\n")[0]):
-        return False
+        start = file.read(_LONGEST_BODY).lstrip(b"\xef\xbb\xbf \t\r\n")
+    if start[:1] == b"[":
+        return None
+    first, _, more = start.partition(b"\n")
+    if b'"messages"' in first:
+        found = lenient(first) if more.strip() else None
+        return _of_bodies if isinstance(found, dict) and _is_body(found) else None
     for _, record in Records(Lines(path, Report()), ChatMessage):
-        return record is not None and record.role in _ROLES
-    return False
+        return _of_lines if record is not None and record.role in _ROLES else None
+    return None
 
 
 def _array_in(path: Path) -> str | None:
-    with path.open("rb") as file:
-        start = file.read(4096).lstrip(b"\xef\xbb\xbf \t\r\n")
-    return None if start[:1] == b"[" else "messages"
+    start = head_of(path).data.lstrip(b"\xef\xbb\xbf \t\r\n")
+    if start[:1] == b"[":
+        return None
+    named = _messages(start)
+    return named[1].decode() if named is not None else "messages"
 
 
 def _member(members: dict[str, bytes], name: str) -> str:
@@ -135,6 +151,11 @@ def _member(members: dict[str, bytes], name: str) -> str:
 def _of_lines(lines: Lines, reader: Reader) -> Iterator[Entry]:
     for block in Records(lines, ChatMessage).blocks():
         yield from map(reader.entry, block.records, block.lines)
+
+
+def _of_bodies(lines: Lines, reader: Reader) -> Iterator[Entry]:
+    for line, body in Records(lines, _Body):
+        yield from reader.conversation(body, line)
 
 
 def _of_document(document: Document, reader: Reader, report: Report) -> Iterator[Entry]:
@@ -157,11 +178,21 @@ class _Function(msgspec.Struct, frozen=True, gc=False):
     arguments: str | None = None
 
 
+class _Custom(msgspec.Struct, frozen=True, gc=False):
+    name: str = ""
+    input: str = ""
+
+
 class ChatCall(msgspec.Struct, frozen=True, gc=False):
     """A call of an assistant message."""
 
     id: str = ""
     function: _Function = _Function()
+    custom: _Custom | None = None
+
+
+class _Audio(msgspec.Struct, frozen=True, gc=False):
+    transcript: str = ""
 
 
 class ChatMessage(msgspec.Struct, frozen=True, gc=False):
@@ -174,6 +205,33 @@ class ChatMessage(msgspec.Struct, frozen=True, gc=False):
     name: str | None = None
     function_call: _Function | None = None
     reasoning_content: str | None = None
+    reasoning: str | None = None
+    refusal: str | None = None
+    audio: _Audio | None = None
+
+
+class _Body(msgspec.Struct, frozen=True, gc=False):
+    """A request, as far as it holds a conversation."""
+
+    messages: list[msgspec.Raw] | None = None
+
+
+class _Words(msgspec.Struct, frozen=True, gc=False):
+    text: str = ""
+
+
+class _Item(msgspec.Struct, frozen=True, gc=False):
+    """An item of the Responses API that is no message."""
+
+    type: str
+    id: str = ""
+    call_id: str = ""
+    name: str = ""
+    arguments: str | None = None
+    input: str | None = None
+    output: str | list[msgspec.Raw] | None = None
+    summary: list[_Words] = []
+    encrypted_content: str | None = None
 
 
 class _Url(msgspec.Struct, frozen=True, gc=False):
@@ -193,6 +251,7 @@ class Part(msgspec.Struct, frozen=True, gc=False):
 
 _PARTS: Final = Parts(Part)
 _chat_message: Final = msgspec.json.Decoder(ChatMessage).decode
+_item: Final = msgspec.json.Decoder(_Item).decode
 
 
 def decoded(raw: bytes) -> ChatMessage | None:
@@ -248,7 +307,12 @@ def block(part: Part, keep: Keep) -> ContentBlock | None:
 
 def uses(message: ChatMessage) -> list[ToolUse]:
     """The calls of an answer; their arguments are the text that the model wrote."""
-    found = [_use(call.id, call.function) for call in message.tool_calls or ()]
+    found = [
+        _use(call.id, call.function)
+        if call.custom is None
+        else ToolUse(id=call.id, name=call.custom.name, input=call.custom.input)
+        for call in message.tool_calls or ()
+    ]
     early = message.function_call
     if early is not None and early.name:
         found.append(_use(early.name, early))
@@ -270,10 +334,42 @@ class Reader:
 
     def entry(self, message: ChatMessage | None, raw: bytes) -> Entry:
         """The entry of a message; what is none is kept."""
-        logged = None if message is None else self._logged(message)
+        logged = (None if message is None else self._logged(message)) or self._said_by(raw)
         if logged is None:
             return self._opaque(raw)
         return MessageEntry(id=self._chain.draw(), message=logged)
+
+    def conversation(self, body: _Body | None, raw: bytes) -> Iterator[Entry]:
+        """The entries of a body, which begin anew; what is none is kept."""
+        if body is None or not body.messages:
+            yield self._opaque(raw)
+            return
+        rewind = self._chain.back_to(0, "")
+        if rewind is not None:
+            yield rewind
+        for message in map(bytes, body.messages):
+            yield self.entry(decoded(message), message)
+
+    def _said_by(self, raw: bytes) -> LoggedMessage | None:
+        """What an item says that is no message; None if it is no such item."""
+        try:
+            item = _item(raw)
+        except Exception:
+            return None
+        match item.type:
+            case "function_call" | "custom_tool_call":
+                given = (item.input if item.arguments is None else item.arguments) or "{}"
+                use = ToolUse(id=item.call_id or item.id, name=item.name, input=given)
+                return LoggedMessage(role="assistant", content=(use,), stop_reason="toolUse")
+            case "function_call_output" | "custom_tool_call_output":
+                text, images = result(item.output, self._source, self._keep, self._report)
+                block = ToolResult(tool_use_id=item.call_id, content=text, images=images)
+                return LoggedMessage(role="user", content=(block,))
+            case "reasoning":
+                words = "\n\n".join(part.text for part in item.summary)
+                thought = Thinking(thinking=words, signature=item.encrypted_content)
+                return LoggedMessage(role="assistant", content=(thought,), stop_reason="stop")
+        return None
 
     def _logged(self, message: ChatMessage) -> LoggedMessage | None:
         if message.role in ("tool", "function"):
@@ -285,8 +381,13 @@ class Reader:
         match message.role:
             case "assistant":
                 calls = uses(message)
-                if message.reasoning_content:
-                    content = (Thinking(thinking=message.reasoning_content), *content)
+                thought = message.reasoning_content or message.reasoning
+                if thought:
+                    content = (Thinking(thinking=thought), *content)
+                if message.refusal:
+                    content = (*content, Text(text=message.refusal))
+                if message.audio is not None and message.audio.transcript:
+                    content = (*content, Text(text=message.audio.transcript))
                 stop = "toolUse" if calls else "stop"
                 return LoggedMessage(role="assistant", content=(*content, *calls), stop_reason=stop)
             case "user":
