@@ -10,8 +10,15 @@ from formats.counting import JSON, Counts, count_awl, lines_of
 from formats.landing import DATA, Landed, assert_sound, given, land
 
 from awl.conversation import ModelRef, Thinking
-from awl.entries import CondensationEntry, ModelChangeEntry, TitleEntry, UnknownEntry
+from awl.entries import (
+    CondensationEntry,
+    ModelChangeEntry,
+    RewindEntry,
+    TitleEntry,
+    UnknownEntry,
+)
 from awl.formats import find
+from awl.formats.listing import Found, sessions_in
 from awl.formats.records import head_of
 
 QWEN = find("qwen-code")
@@ -155,6 +162,46 @@ def test_the_last_messages_may_stay_behind_a_summary(tmp_path: Path) -> None:
     assert said(landed)[1:] == ["three", "to three", "four"]
     assert "so far" in said(landed)[0]
     assert "three" not in said(landed)[0]
+
+
+def test_what_is_written_again_at_the_end_of_the_file_takes_nothing_off_the_path(
+    tmp_path: Path,
+) -> None:
+    file = File()
+    file.say("user", "one")
+    first = file.system("custom_title", customTitle="Mine", titleSource="auto")
+    file.say("assistant", "to one", parent=first)
+    kept = file.say("user", "two")
+    for again in ("custom_title", "session_artifact_event"):
+        file.add("system", kept, subtype=again, systemPayload={"customTitle": "Mine"})
+    file.say("assistant", "to two", parent=kept)
+    history = [
+        {"role": "user", "parts": [{"text": "so far"}]},
+        {"role": "user", "parts": [{"text": "two"}]},
+        {"role": "model", "parts": [{"text": "to two"}]},
+    ]
+    file.system("chat_compression", info={}, compressedHistory=history)
+    file.say("user", "three")
+    landed = file.land(tmp_path)
+    assert said(landed)[1:] == ["two", "to two", "three"]
+    assert [one.title for one in landed.entries if isinstance(one, TitleEntry)] == ["Mine"]
+    assert not any(isinstance(one, RewindEntry) for one in landed.entries)
+
+
+def test_conversations_of_subagents_are_named_and_are_none_of_the_session(tmp_path: Path) -> None:
+    session, agent = File(), File()
+    session.say("user", "do it")
+    agent.say("user", "help", isSidechain=True, agentId="a")
+    folder = tmp_path / "p"
+    paths = folder / "chats" / "s.jsonl", folder / "subagents" / "s" / "agent-a.jsonl"
+    for path, file in zip(paths, (session, agent), strict=True):
+        path.parent.mkdir(parents=True)
+        path.write_text("".join(given(record) + "\n" for record in file.records))
+    landed = land(paths[0], QWEN, tmp_path / "awl")
+    said = "\n".join(landed.report.lines(landed.log))
+    assert f"1 conversation of subagents, in {paths[1].parent}" in said
+    assert [found.path for found in sessions_in(folder) if isinstance(found, Found)] == [paths[0]]
+    assert land(paths[1], QWEN, tmp_path / "awl").facts.source_id == "agent-a"
 
 
 def test_odd_parts_behind_a_summary_stay_too(tmp_path: Path) -> None:

@@ -9,7 +9,12 @@ user, assistant, tool_result  `message` {role, parts}, the parts as Google's API
 system                        told apart by ``subtype``: chat_compression, whose
                               `compressedHistory` is what the model is sent from here on, a summary
                               and often the last messages again; custom_title; session_model; others
-                              for the screen and for book-keeping.
+                              for the screen and for book-keeping. A title is written again and
+                              again, so that it is near the end; what comes next may follow the
+                              record before it.
+
+The conversations of subagents are in ``subagents/<session id>/agent-<name>.jsonl`` beside `chats`,
+with the ``sessionId`` of the session that started them.
 """
 
 from __future__ import annotations
@@ -45,8 +50,23 @@ _GLANCE: Final = 2000
 _RECENT: Final = 256
 _BOOKKEEPING: Final = "records of the program's own book-keeping"
 _ASIDE: Final = frozenset(
-    {"attribution_snapshot", "branch_checkpoint", "file_history_snapshot", "ui_telemetry"}
+    {
+        "attribution_snapshot",
+        "branch_checkpoint",
+        "file_history_snapshot",
+        "session_source",
+        "ui_telemetry",
+    }
 )
+_BESIDE: Final = frozenset(
+    {
+        "custom_title",
+        "session_artifact_event",
+        "session_artifact_snapshot",
+        "session_sources_snapshot",
+    }
+)
+"""Records that the next one does not have to follow."""
 
 
 def _recognise(head: Head) -> bool:
@@ -68,6 +88,9 @@ def _read(path: Path, keep: Keep) -> Imported:
     facts = _glance(path)
     report = Report()
     lines = Lines(path, report)
+    folder = path.parent.parent / "subagents" / facts.source_id
+    count = sum(1 for _ in folder.glob("agent-*.jsonl"))
+    report.left_out[f"conversations of subagents, in {folder}"] += count
     reader = _Reader(lines, report, Chain(facts.source_id), keep, facts)
     return Imported(facts, reader.entries(), report, size_of(path), lambda: lines.end)
 
@@ -156,9 +179,10 @@ def _glance(path: Path) -> Facts:
             found["model"] = record.model or ""
         if found["model"] or number == _GLANCE:
             break
+    of_subagent = path.name.startswith("agent-")
     return Facts(
         source=NAME,
-        source_id=found["session_id"] or path.stem,
+        source_id=path.stem if of_subagent else found["session_id"] or path.stem,
         source_path=path,
         cwd=found["cwd"],
         provider=PROVIDER,
@@ -182,7 +206,8 @@ class _Reader:
         self._keep = keep
         self._time = facts.created
         self._model = facts.model
-        self._aside: dict[str, str] = {}  # records that are left out, and what theirs follow
+        self._aside: dict[str, str] = {}  # records that stand aside, and what theirs follow
+        self._title = ""
         self._summaries = Summaries(chain)
         # The last messages, and the number of the entry before each.
         self._recent: deque[tuple[int, Sequence[_Part]]] = deque(maxlen=_RECENT)
@@ -200,10 +225,13 @@ class _Reader:
             parent = record.parent_uuid
             if isinstance(parent, str):
                 parent = self._aside.get(parent, parent)
-            if record.subtype in _ASIDE and record.uuid:
-                self._report.left_out[_BOOKKEEPING] += 1
+            if record.uuid and (record.subtype in _ASIDE or record.subtype in _BESIDE):
+                if record.uuid in self._aside:
+                    self._report.left_out[TWICE] += 1
+                    continue
                 if isinstance(parent, str):
                     self._aside[record.uuid] = parent
+                yield from self._beside(record, line)
                 continue
             if parent is not msgspec.UNSET:
                 rewind = self._chain.jump(parent, self._time)
@@ -211,6 +239,16 @@ class _Reader:
                     self._recent.clear()
                     yield rewind
             yield self._entry(record, line)
+
+    def _beside(self, record: _LooseRecord, line: bytes) -> Iterator[Entry]:
+        title = record.system_payload.custom_title if record.system_payload else ""
+        if record.subtype == "custom_title" and title and title != self._title:
+            self._title = title
+            yield TitleEntry(**self._stamps(None), title=title)
+        elif record.subtype in _ASIDE or title:
+            self._report.left_out[_BOOKKEEPING] += 1
+        else:
+            yield self._opaque(None, record.subtype or "unknown", line)
 
     def _entry(self, record: _LooseRecord, line: bytes) -> Entry:
         payload = record.system_payload
@@ -221,8 +259,6 @@ class _Reader:
                 entry = self._compressed(record, payload, payload.compressed_history)
                 if entry is not None:
                     return entry
-            if record.subtype == "custom_title" and payload.custom_title:
-                return TitleEntry(**self._stamps(record.uuid), title=payload.custom_title)
             if record.subtype == "session_model" and payload.model_id:
                 self._model = payload.model_id
                 return ModelChangeEntry(
