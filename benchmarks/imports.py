@@ -81,10 +81,6 @@ class ChatMessage(openai.ChatMessage, frozen=True, gc=False):
     content: str | list[openai.Part] | None = None  # type: ignore[assignment]
 
 
-class OpencodeMessage(opencode._Message, frozen=True, gc=False):
-    parts: list[opencode._Part] | None = None  # type: ignore[assignment]
-
-
 class ZephKind(zeph._Kind, frozen=True, gc=False):
     parts: list[zeph._Part] | None = None  # type: ignore[assignment]
 
@@ -187,7 +183,7 @@ def _opencode(folder: Path, size: int) -> tuple[Path, Floor]:
     again = (re.sub(ids, partial(_renamed, own=b"", number=one), rest[:end]) for one in numbers)
     source = folder / path.name
     source.write_bytes(head + array + b",".join(again) + rest[end:])
-    return source, _by_element(source, OpencodeMessage, Messages)
+    return source, _by_element(source, opencode._Message, Messages)
 
 
 def _zeph(folder: Path, size: int) -> tuple[Path, Floor]:

@@ -29,6 +29,9 @@ _TOKEN: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)|[{}\[\]]', re.D
 _SCALAR: Final = re.compile(rb"[-+.0-9A-Za-z]+")
 _BETWEEN: Final = re.compile(rb"[\s,:]*")
 _members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_at_once: Final = msgspec.json.Decoder(
+    dict[str, list[msgspec.Raw] | dict[str, msgspec.Raw] | str | float | int | bool | None]
+).decode
 _elements: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
@@ -69,7 +72,7 @@ class Document:
         if self._whole is not None:
             size, members, elements = self._whole
             self.at = size
-            self.members = {name: _sound(bytes(one), report) for name, one in members.items()}
+            self.members = {name: _sound(one, report) for name, one in members.items()}
             for at in range(0, len(elements), _TOGETHER):
                 yield list(map(bytes, elements[at : at + _TOGETHER]))
             return
@@ -86,7 +89,7 @@ class Document:
                 report.add(Damaged(self.path, 1, start, end, reason))
 
     @cached_property
-    def _whole(self) -> tuple[int, dict[str, msgspec.Raw], list[msgspec.Raw]] | None:
+    def _whole(self) -> tuple[int, dict[str, bytes], list[msgspec.Raw]] | None:
         """The size, the members and the elements of a sound file of moderate size."""
         with open_source(self.path) as file:
             data = file.read(_AT_ONCE + 1)
@@ -95,11 +98,7 @@ class Document:
         size = len(data)
         data = data.removeprefix(BOM)
         try:
-            if self.array is None:
-                return size, {}, _elements(data)
-            members = _members(data)
-            array = members.pop(self.array, msgspec.Raw(b"[]"))
-            return size, members, _elements(array)
+            return size, *_split(data, self.array)
         except Exception:  # whatever this decoder says, the pieces have the last word
             return None
 
@@ -122,6 +121,22 @@ class Document:
             yield pieces.value()
             self.at = pieces.base + pieces.at
         pieces.take(b"]")
+
+
+def _split(data: bytes, array: str | None) -> tuple[dict[str, bytes], list[msgspec.Raw]]:
+    """The other members of a sound document, and its elements."""
+    if array is None:
+        return {}, _elements(data)
+    try:
+        members = _at_once(data)
+        elements = members.pop(array, [])
+        if isinstance(elements, list):
+            return {name: msgspec.json.encode(one) for name, one in members.items()}, elements
+    except msgspec.MsgspecError:  # a text among them is odd
+        pass
+    raws = _members(data)
+    elements = _elements(raws.pop(array, b"[]"))
+    return {name: bytes(raw) for name, raw in raws.items()}, elements
 
 
 def _sound(value: bytes, report: Report) -> bytes:

@@ -22,7 +22,7 @@ The sessions themselves lie in a database.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,7 +30,6 @@ import msgspec
 
 from awl.conversation import (
     ContentBlock,
-    Image,
     Opaque,
     RedactedThinking,
     Text,
@@ -107,6 +106,9 @@ class _Model(msgspec.Struct, frozen=True, gc=False):
     provider_id: str = msgspec.field(default="", name="providerID")
 
 
+_NO_MODEL: Final = _Model()
+
+
 class _Time(msgspec.Struct, frozen=True, gc=False):
     created: float = 0
     completed: float | None = None
@@ -168,13 +170,8 @@ class _Info(msgspec.Struct, frozen=True, gc=False):
     @property
     def asked(self) -> tuple[str, str]:
         """The provider and the model that it was submitted to, or that answered."""
-        model = self.model or _Model()
+        model = self.model or _NO_MODEL
         return (self.provider_id or model.provider_id, self.model_id or model.model_id or model.id)
-
-
-class _Message(msgspec.Struct, frozen=True, gc=False):
-    info: _Info = _Info()
-    parts: list[msgspec.Raw] = []
 
 
 class _Attachment(msgspec.Struct, frozen=True, gc=False):
@@ -207,6 +204,22 @@ class _Part(msgspec.Struct, frozen=True, gc=False):
     tail_start_id: str | None = None
 
 
+_NO_PART: Final = _Part(type="unknown")
+"""Stands for what is no part."""
+
+
+class _Message(msgspec.Struct, frozen=True, gc=False):
+    info: _Info = _Info()
+    parts: list[_Part] = []
+
+
+class _LooseMessage(msgspec.Struct, frozen=True, gc=False):
+    """A message whose parts are read one by one, so that one which is odd costs no other."""
+
+    info: _Info = _Info()
+    parts: list[msgspec.Raw] = []
+
+
 class _Signed(msgspec.Struct, frozen=True, gc=False):
     signature: str | None = None
     redacted_data: str | None = msgspec.field(default=None, name="redactedData")
@@ -219,14 +232,25 @@ class _Metadata(msgspec.Struct, frozen=True, gc=False):
 _PARTS: Final = Parts(_Part)
 _ATTACHMENTS: Final = Parts(_Attachment)
 _message: Final = msgspec.json.Decoder(_Message).decode
+_loose_message: Final = msgspec.json.Decoder(_LooseMessage).decode
 
 
 def _decoded(raw: bytes) -> _Message | None:
     try:
         return _message(raw)
     except Exception:
+        loose = _loosely(raw)
+    if loose is None:
+        return None
+    return _Message(loose.info, [part or _NO_PART for _, part in _PARTS(loose.parts)])
+
+
+def _loosely(raw: bytes) -> _LooseMessage | None:
+    try:
+        return _loose_message(raw)
+    except Exception:
         found = lenient(raw)
-        return salvage(found, _Message) if isinstance(found, dict) else None
+        return salvage(found, _LooseMessage) if isinstance(found, dict) else None
 
 
 def _info(raw: bytes | None) -> _Session:
@@ -243,9 +267,10 @@ class _Step:
 
     def __init__(self) -> None:
         self.content: list[ContentBlock] = []
+        self.called = False
         self.results: list[tuple[ToolResult, bool]] = []  # and whether they are sent no more
         self.documents: list[msgspec.Raw] = []  # of the results, which hold no more than images
-        self.usage: Usage | None = None
+        self.tokens: _Tokens | None = None
 
 
 class _Reader:
@@ -266,63 +291,77 @@ class _Reader:
         # How many entries there were before each message, and before the one that compacts.
         self._before: dict[str, int] = {}
         self._before_compacting = 0
+        # Of the message that is read: its bytes, and those of its parts once one was asked for.
+        self._raw = b""
+        self._raws: Sequence[msgspec.Raw] = ()
 
     def entries(self, document: Document) -> Iterator[Entry]:
         if self._title:
             yield TitleEntry(id=self._chain.draw(), timestamp=self._time, title=self._title)
-        yield from self._messages(document)
+        for raw in document.elements(self._report):
+            yield from self._message(raw)
         undone = self._before.get(self._undone_from.message_id)
         if undone is not None and self._undone_from.part_id is None:
             rewind = self._chain.closing_at(undone, self._time)
             if rewind is not None:
                 yield rewind
 
-    def _messages(self, document: Document) -> Iterator[Entry]:
-        for raw in document.elements(self._report):
-            message = _decoded(raw)
-            if message is None:
-                yield self._opaque("unknown", raw)
-                continue
-            self._time = time_of(message.info.time.created) or self._time
-            if message.info.id:
-                self._before[message.info.id] = self._chain.count
-            if message.info.role == "user":
-                yield self._prompt(message)
-            elif message.info.role == "assistant":
-                yield from self._answer(message)
-            else:
-                yield self._opaque(message.info.role or "unknown", raw)
+    def _message(self, raw: bytes) -> Sequence[Entry]:
+        message = _decoded(raw)
+        if message is None:
+            return (self._opaque("unknown", raw),)
+        self._raw, self._raws = raw, ()
+        info = message.info
+        self._time = time_of(info.time.created) or self._time
+        if info.id:
+            self._before[info.id] = self._chain.count
+        if info.role == "user":
+            return (self._prompt(message),)
+        if info.role == "assistant":
+            return self._answer(message)
+        return (self._opaque(info.role or "unknown", raw),)
 
-    def _logged(self, message: LoggedMessage, **fields: Any) -> MessageEntry:
-        return MessageEntry(id=self._chain.draw(), timestamp=self._time, message=message, **fields)
+    def _logged(
+        self, message: LoggedMessage, provider: str | None = None, model: str | None = None
+    ) -> MessageEntry:
+        return MessageEntry(
+            id=self._chain.draw(),
+            timestamp=self._time,
+            provider=provider,
+            model=model,
+            message=message,
+        )
 
     def _prompt(self, message: _Message) -> MessageEntry:
         content = []
-        for raw, part in _PARTS(message.parts):
-            if part is not None and part.type == "compaction":
+        for at, part in enumerate(message.parts):
+            if part.type == "compaction":
                 self._compacting, self._tail = True, part.tail_start_id
                 self._before_compacting = self._chain.count
-            block = self._block(raw, part)
+            block = self._block(at, part)
             if block is not None:
                 content.append(block)
         provider, model = message.info.asked
         logged = LoggedMessage(role="user", content=tuple(content))
-        return self._logged(logged, provider=provider or None, model=model or None)
+        return self._logged(logged, provider or None, model or None)
 
-    def _answer(self, message: _Message) -> Iterator[Entry]:
+    def _answer(self, message: _Message) -> Sequence[Entry]:
+        info = message.info
         steps = self._steps(message.parts)
-        if _is_there(message.info.error):
-            raw = str(message.info.error, "utf-8")
+        failed = _is_there(info.error)
+        if failed:
+            raw = str(info.error, "utf-8")
             steps[-1].content.append(Opaque(kind=f"{NAME}:error", raw=raw))
+        found: list[Entry] = []
         for step in steps:
-            usage = step.usage if len(steps) > 1 else message.info.tokens
-            yield from self._one_answer(message.info, step, usage)
-        if self._compacting and bytes(message.info.summary) == b"true":
+            found += self._one_answer(info, step, step.tokens if len(steps) > 1 else info.tokens)
+        if self._compacting and bytes(info.summary) == b"true":
             self._compacting = False
             said = (block for step in steps for block in step.content)
             text = "\n".join(block.text for block in said if isinstance(block, Text))
-            if text and message.info.finish and not _is_there(message.info.error):
-                yield from self._compacted(text)
+            if text and info.finish and not failed:
+                found += self._compacted(text)
+        return found
 
     def _compacted(self, summary: str) -> Iterator[Entry]:
         """The summary that was said. If messages before it are sent behind it, they go on, and what
@@ -348,12 +387,9 @@ class _Reader:
         )
         self._summaries.told(replaced)
 
-    def _one_answer(
-        self, info: _Info, step: _Step, usage: Usage | _Tokens | None
-    ) -> Iterator[Entry]:
+    def _one_answer(self, info: _Info, step: _Step, tokens: _Tokens | None) -> Sequence[Entry]:
         provider, model = info.asked
-        called = any(isinstance(block, ToolUse) for block in step.content)
-        stop = "toolUse" if called else _STOPS.get(info.finish or "", info.finish)
+        stop = "toolUse" if step.called else _STOPS.get(info.finish or "", info.finish)
         if _is_there(info.error) and not step.results:
             stop = "aborted" if "Abort" in _error_name(info.error) else "error"
         logged = LoggedMessage(
@@ -362,39 +398,44 @@ class _Reader:
             provider=provider or None,
             model=model or None,
             stop_reason=stop,
-            usage=usage.entry() if isinstance(usage, _Tokens) else usage,
+            usage=None if tokens is None else tokens.entry(),
         )
-        yield self._logged(logged)
+        found: list[Entry] = [self._logged(logged)]
         for result, compacted in step.results:
-            yield self._logged(LoggedMessage(role="user", content=(result,)))
+            found.append(self._logged(LoggedMessage(role="user", content=(result,))))
             if compacted:
                 number = self._chain.count
-                yield CompactionEntry(
+                cleared = CompactionEntry(
                     id=self._chain.draw(),
                     timestamp=self._time,
                     tier="soft",
                     cleared_count=1,
                     cleared=(number,),
                 )
+                found.append(cleared)
         for raw in step.documents:
-            yield self._opaque("attachment", bytes(raw))
+            found.append(self._opaque("attachment", bytes(raw)))
+        return found
 
-    def _steps(self, parts: list[msgspec.Raw]) -> list[_Step]:
+    def _steps(self, parts: Sequence[_Part]) -> list[_Step]:
         """The answers in a message: one a request."""
-        steps = [_Step()]
-        for raw, part in _PARTS(parts):
-            step = steps[-1]
-            if part is not None and part.type == "step-start" and step.content:
-                steps.append(_Step())
-            elif part is not None and part.type == "step-finish" and part.tokens is not None:
-                step.usage = part.tokens.entry()
-            elif part is not None and part.type == "tool" and part.state is not None:
+        step = _Step()
+        steps = [step]
+        for at, part in enumerate(parts):
+            kind = part.type
+            if kind == "step-start" and step.content:
+                step = _Step()
+                steps.append(step)
+            elif kind == "step-finish" and part.tokens is not None:
+                step.tokens = part.tokens
+            elif kind == "tool" and part.state is not None:
                 step.content.append(_use(part, part.state))
+                step.called = True
                 result = self._result(part, part.state, step)
                 if result is not None:
                     step.results.append((result, part.state.time.compacted is not None))
             else:
-                block = self._block(raw, part)
+                block = self._block(at, part)
                 if block is not None:
                     step.content.append(block)
         return steps
@@ -420,21 +461,26 @@ class _Reader:
             duration_ms=round(end - start) if start is not None and end is not None else None,
         )
 
-    def _block(self, raw: msgspec.Raw, part: _Part | None) -> ContentBlock | None:
+    def _block(self, at: int, part: _Part) -> ContentBlock | None:
         """The block of a part; None for what is only for the program."""
-        kind = part.type if part is not None else "unknown"
+        kind = part.type
+        if kind == "text" and not part.ignored:
+            return Text(text=part.text)
         if kind in _LEFT_OUT:
             self._report.left_out[_BOOKKEEPING] += 1
             return None
-        image: Image | None = None
-        if part is not None:
-            if kind == "text" and not part.ignored:
-                return Text(text=part.text)
-            if kind == "reasoning":
-                return _thought(part)
-            if kind == "file":
-                image = from_data_url(part.url, self._keep)
-        return image or Opaque(kind=f"{NAME}:{kind}", raw=str(raw, "utf-8"))
+        if kind == "reasoning":
+            return _thought(part)
+        image = from_data_url(part.url, self._keep) if kind == "file" else None
+        return image or Opaque(kind=f"{NAME}:{kind}", raw=self._raw_part(at))
+
+    def _raw_part(self, at: int) -> str:
+        """A part of the message as it stands there."""
+        if not self._raws:
+            message = _loosely(self._raw)
+            assert message is not None  # as it was read
+            self._raws = message.parts
+        return str(self._raws[at], "utf-8")
 
     def _opaque(self, kind: str, raw: bytes) -> UnknownEntry:
         record = kept(raw) if isinstance(lenient(raw), dict) else raw.decode(errors="replace")
