@@ -304,6 +304,22 @@ def test_calls_that_only_events_tell_of_are_calls(tmp_path: Path) -> None:
     assert_sound(landed)
 
 
+def test_calls_that_only_events_tell_of_go_back_as_events(tmp_path: Path) -> None:
+    log = Log(tmp_path / "one").add("user_message", text="x", image_refs=[])
+    log.add("assistant_message", parts=[{"kind": "text", "text": "I look."}])
+    log.add("tool_call", id="c", name="bash", input={"command": "ls"})
+    log.add("tool_call", id="d", name="bash", input="no object")
+    log.add("tool_result", **result("d", "b", error=True))
+    log.add("tool_result", **result("c", "a\n"))
+    log.add("assistant_message", parts=[use("e", {})])
+    log.add("tool_call", id="e", name="bash", input={})
+    landed = land(log.write(), ZEPH, tmp_path / "awl")
+    events, _ = written(landed.log, tmp_path / "back" / "events.jsonl")
+    for event in [*events, *log.events]:
+        event["kind"].pop("turn", None)
+    assert [event["kind"] for event in events[1:]] == [event["kind"] for event in log.events[1:]]
+
+
 def test_a_fork_keeps_where_it_came_from(tmp_path: Path) -> None:
     log = Log(tmp_path / "child", forked_from=["parent", 3])
     log.add(

@@ -28,7 +28,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from itertools import chain
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -265,12 +265,11 @@ class _Reader:
             return ()
         return self._unknown(kind, line)
 
-    def _message(self, role: Role, content: Sequence[ContentBlock]) -> MessageEntry:
-        return MessageEntry(
-            id=self._chain.draw(),
-            timestamp=self._time,
-            message=LoggedMessage(role=role, content=tuple(content)),
-        )
+    def _message(
+        self, role: Role, content: Sequence[ContentBlock], stop_reason: str | None = None
+    ) -> MessageEntry:
+        logged = LoggedMessage(role=role, content=tuple(content), stop_reason=stop_reason)
+        return MessageEntry(id=self._chain.draw(), timestamp=self._time, message=logged)
 
     def _prompt(self, kind: _Kind, line: bytes) -> Sequence[Entry]:
         self._calls, self._results = {}, {}
@@ -284,7 +283,7 @@ class _Reader:
         found: list[Entry] = []
         if not _match(self._calls, kind.id, -1):
             use = _use(kind.id, kind.name, kind.input)
-            found.append(self._message("assistant", (use,)))
+            found.append(self._message("assistant", (use,), _TOLD_BY_EVENT))
         name, at = self._chain.draw(), self._time
         found.append(ToolCallEntry(id=name, timestamp=at, tool_use_id=kind.id, name=kind.name))
         return found
@@ -504,6 +503,10 @@ def _is_json(text: str) -> bool:
     return True
 
 
+_TOLD_BY_EVENT: Final = "toolUse"
+"""Why an answer stopped that a `tool_call` alone told of. No other answer of zeph says why."""
+
+
 # -- writing ---------------------------------------------------------------------------------------
 
 
@@ -547,13 +550,29 @@ class _Writer:
             started["forked_from"] = forked
         yield self._event(header.timestamp, started, parent=forked[1] if forked else None)
         path = state.path
-        for position in path:
-            yield from self._entry(position, state.body(position))
+        for position, following in zip_longest(path, path[1:]):
+            entry = state.body(position)
+            if following is None or not self._is_told(entry, state.body(following)):
+                yield from self._entry(position, entry)
             self._seqs.append(state.seqs[position])
             self._counts.append(self._seq)
         off = len(state.entries) - len(path)
         self._lose("entries that were gone back from", off)
         self._lose("damaged lines", len(state.damage))
+
+    def _is_told(self, entry: Entry, following: Entry) -> bool:
+        """Whether an answer was one event in zeph: the call that follows it."""
+        if (
+            not isinstance(entry, MessageEntry)
+            or not isinstance(following, ToolCallEntry)
+            or entry.turn_id is not None
+            or entry.message.stop_reason != _TOLD_BY_EVENT
+            or [use.id for use in entry.message.said().tool_uses] != [following.tool_use_id]
+        ):
+            return False
+        self._uses.update((use.id, use) for use in entry.message.said().tool_uses)
+        self._recorded.clear()
+        return True
 
     def _forked_from(self) -> list[Any] | None:
         """The session and event that this one was forked from, in awl or in zeph."""
@@ -575,6 +594,9 @@ class _Writer:
         match entry:
             case MessageEntry():
                 yield from self._message(entry)
+            case ToolCallEntry() if entry.turn_id is not None:
+                # zeph would take it for another call beside the one in the answer's parts.
+                self._lose("moments at which calls started")
             case ToolCallEntry():
                 use = self._uses.get(entry.tool_use_id)
                 value = _json_value(use.input) if use else {}
@@ -816,6 +838,7 @@ FORMAT: Final = Format(
         "token counts, and which model answered",
         "which earlier summaries a later one takes in",
         "images in the results of tools, and their uncut outputs",
+        "the moments at which calls started that awl recorded",
         "records of other programs",
     ),
 )
