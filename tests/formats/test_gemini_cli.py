@@ -256,6 +256,25 @@ def test_pictures_belong_to_the_result_they_stand_beside(tmp_path: Path) -> None
     assert [len(one.images) for one in results] == [1]
 
 
+def test_of_the_results_of_a_batch_each_call_has_its_own(tmp_path: Path) -> None:
+    calls = [call("a", "of a"), call("b", "of b")]
+    batch = [part for one in calls for part in one["result"]] + [{"text": "beside"}]
+    file = File()
+    file.message("u1", "user", "go")
+    file.message("g1", "gemini", "", toolCalls=[{**one, "result": batch} for one in calls])
+    landed = file.land(tmp_path)
+    assert [text for _, text, _ in count_awl(landed.shown).outputs] == ["of a", "of b"]
+    assert count_awl(landed.shown).prompts == 1, "nobody typed what stood beside"
+    assert "beside" in str(view(landed.state, ANYONE).messages)
+
+
+def test_a_part_may_be_a_text_alone(tmp_path: Path) -> None:
+    file = File()
+    file.message("u1", "user", ["one", {"text": "two"}, {"of a kind": "to come"}])
+    landed = file.land(tmp_path)
+    assert said(landed) == ["one\ntwo"]
+
+
 def test_documents_of_before_read_alike(tmp_path: Path) -> None:
     file = File()
     file.message("u1", "user", "one")

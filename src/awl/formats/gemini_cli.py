@@ -13,8 +13,9 @@ A log of patches: the conversation is what is left when all lines were applied.
                              from here on. So a summary takes the place of what it sums up.
 
 The results of calls stand in `toolCalls`, and in newer versions also in the user's message behind
-it. A call that was still running when the program died is not in the file. The project's directory
-is in `.project_root` beside `chats`; the files themselves have its hash.
+it; texts beside a result there are what the model read with it. A call that was still running when
+the program died is not in the file. The project's directory is in `.project_root` beside `chats`;
+the files themselves have its hash.
 
 A `.json` file is {sessionId, projectHash, startTime, messages, …}, rewritten each time.
 """
@@ -37,6 +38,7 @@ from awl.entries import (
     Entry,
     LoggedMessage,
     MessageEntry,
+    NoteEntry,
     Summary,
     TitleEntry,
     UnknownEntry,
@@ -641,15 +643,25 @@ class _Reader:
         results = [block for block in content if isinstance(block, ToolResult)]
         texts = [block.text for block in content if isinstance(block, Text)]
         failed = call.status in ("error", "cancelled")
-        if results:
+        if results:  # of a batch, each call may have the results of all
+            found = next((one for one in results if one.tool_use_id == call.id), results[0])
             result = msgspec.structs.replace(
-                results[0], tool_use_id=call.id, is_error=failed or results[0].is_error
+                found, tool_use_id=call.id, is_error=failed or found.is_error
             )
         elif texts or call.status in ("success", "error", "cancelled"):
             result = ToolResult(tool_use_id=call.id, content="\n".join(texts), is_error=failed)
         else:
             return
         self._say(LoggedMessage(role="user", content=(result,)))
+        if results and texts:
+            self._made.append(
+                NoteEntry(
+                    id=self._chain.draw(),
+                    timestamp=self._time,
+                    kind=f"{NAME}:result",
+                    text="\n".join(texts),
+                )
+            )
 
     def _opaque(self, kind: str, line: bytes) -> None:
         self._made.append(

@@ -2,7 +2,7 @@
 
 A part is an object of which one member says what it is: `text` (with ``thought`` it is reasoning),
 `functionCall` {id?, name, args}, `functionResponse` {id?, name, response, parts?}, `inlineData`
-{mimeType, data}, and others.
+{mimeType, data}, and others. A text alone may stand for a part that has it.
 """
 
 from __future__ import annotations
@@ -128,6 +128,8 @@ def blocks(
 
 def _of_raw(raw: msgspec.Raw, source: str, keep: Keep) -> ContentBlock:
     ((_, part),) = PARTS((raw,))
+    if part is None and bytes(raw).startswith(b'"'):
+        return Text(text=_text(raw))
     block = None if part is None else _block(part, keep)
     return block or _opaque(raw, source)
 
