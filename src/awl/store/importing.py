@@ -108,21 +108,21 @@ class Tally:
     def take(self, entries: Sequence[Entry]) -> None:
         """Count entries."""
         messages = [entry.message for entry in entries if type(entry) is MessageEntry]
+        self.messages += len(messages)
         for message in messages:
             if message.role == "assistant":
                 self.answers += 1
             elif is_prompt(message):
                 self.prompts += 1
-        blocks = [block for message in messages for block in message.content]
-        kinds = list(map(type, blocks))
-        self.messages += len(messages)
-        self.calls += kinds.count(ToolUse)
-        self.images += kinds.count(Image)
-        for block in blocks:
-            if type(block) is ToolResult:
-                self.results += 1
-                self.errors += block.is_error
-                self.images += len(block.images)
+            for block in message.content:
+                if type(block) is ToolUse:
+                    self.calls += 1
+                elif type(block) is ToolResult:
+                    self.results += 1
+                    self.errors += block.is_error
+                    self.images += len(block.images)
+                elif type(block) is Image:
+                    self.images += 1
         if len(messages) < len(entries):
             for entry in entries:
                 if type(entry) is NoteEntry:
