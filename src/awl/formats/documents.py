@@ -16,7 +16,7 @@ from typing import BinaryIO, Final
 import msgspec
 
 from awl.formats.format import Damaged, Report
-from awl.formats.records import LONGEST, open_source
+from awl.formats.records import LONGEST, open_source, size_of
 from awl.log.scan import BOM
 
 _AT_ONCE: Final = 32 << 20
@@ -92,7 +92,7 @@ class Document:
     def _whole(self) -> tuple[int, dict[str, bytes], list[msgspec.Raw]] | None:
         """The size, the members and the elements of a sound file of moderate size."""
         with open_source(self.path) as file:
-            data = file.read(_AT_ONCE + 1)
+            data = file.read(min(size_of(self.path), _AT_ONCE) + 1)  # room for more costs time
         if len(data) > _AT_ONCE:
             return None
         size = len(data)
