@@ -253,6 +253,48 @@ def test_thinking_goes_back_only_where_its_signature_is_known(tmp_path: Path) ->
     assert lines[5]["message"]["content"][0] == item
 
 
+def test_what_providers_want_back_with_texts_and_calls_goes_back(tmp_path: Path) -> None:
+    text = {"type": "text", "text": "hm", "textSignature": '{"v":1,"id":"msg_1"}'}
+    call = {"type": "toolCall", "id": "a", "name": "f", "arguments": {}}
+    signed = {**call, "thoughtSignature": "c2ln"}
+    odd = {**call, "id": "b", "argumentsError": "no JSON: {", "namespace": "srv"}
+    file = File(version=3).add("model_change", provider="openai", modelId="m")
+    file.say("user", "one")
+    file.say(
+        "assistant", text, signed, odd, {"type": "text", "text": "!"}, provider="openai", model="m"
+    )
+    for name in "ab":
+        file.say("toolResult", "x", toolCallId=name, toolName="f", isError=False)
+    landed = land(file.write(tmp_path / "pi"), PI, tmp_path / "awl")
+    assert_sound(landed)
+    lines = back(landed, tmp_path / "back.jsonl")
+    assert lines[3]["message"]["content"] == [text, signed, odd, {"type": "text", "text": "!"}]
+
+
+@pytest.mark.parametrize(
+    ("provider", "api", "signature"),
+    [
+        ("openai-codex", "openai-codex-responses", '{"type":"reasoning"}'),
+        ("github-copilot", "anthropic-messages", "c2ln"),
+        ("github-copilot", "openai-responses", '{"type":"reasoning"}'),
+        ("amazon-bedrock", "bedrock-converse-stream", "c2ln"),
+        ("minimax", "anthropic-messages", "c2ln"),
+        ("google-vertex", "google-vertex", "c2ln"),
+        ("deepseek", "openai-completions", "reasoning_content"),
+    ],
+)
+def test_reasoning_goes_back_with_the_api_that_it_came_from(
+    tmp_path: Path, provider: str, api: str, signature: str
+) -> None:
+    thought = {"type": "thinking", "thinking": "hm", "thinkingSignature": signature}
+    file = File(version=3).say("user", "one")
+    file.say("assistant", thought, "two", provider=provider, model="m", api=api)
+    landed = land(file.write(tmp_path / "pi"), PI, tmp_path / "awl")
+    answer = back(landed, tmp_path / "back.jsonl")[2]["message"]
+    assert (answer["provider"], answer["api"], answer["model"]) == (provider, api, "m")
+    assert answer["content"][0] == thought
+
+
 def test_pictures_come_over_and_go_back(tmp_path: Path) -> None:
     picture = {"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png"}
     call = {"type": "toolCall", "id": "c", "name": "read", "arguments": {"path": "a.png"}}

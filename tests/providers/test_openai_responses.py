@@ -9,7 +9,15 @@ import pytest
 from asking import HELLO, answer, as_message, ask, failure, provider_for, results
 from standin import Answer, Call, Fail, Redacted, Say, StandIn, StreamError, Think
 
-from awl.conversation import Message, RedactedThinking, Text, Thinking, ToolUse, text_message
+from awl.conversation import (
+    Message,
+    RedactedThinking,
+    Text,
+    Thinking,
+    ToolResult,
+    ToolUse,
+    text_message,
+)
 from awl.providers import Completed, ThinkingDelta
 
 GO_ON = text_message("user", "go on")
@@ -76,6 +84,15 @@ def test_reasoning_that_led_to_nothing_is_not_sent(server: StandIn) -> None:
     said = Message("assistant", (Text(text="earlier"), *first.content))
     answer(provider, HELLO, said, GO_ON)
     assert "reasoning" not in [item.get("type") for item in server.bodies[1]["input"]]
+
+
+def test_what_other_programs_kept_with_words_and_calls_is_not_sent(server: StandIn) -> None:
+    server.plays([Say("ok")])
+    words = Text(text="hm", provider_data={"textSignature": '{"id":"msg_1"}'})
+    call = ToolUse(id="a", name="f", input="{}", provider_data={"openai": {"itemId": "fc_1"}})
+    said = Message("assistant", (words, call))
+    done = Message("user", (ToolResult(tool_use_id="a", content="x"),))
+    assert as_message(answer(provider_for("responses", server), HELLO, said, done)).text == "ok"
 
 
 def test_a_changed_thought_is_refused(server: StandIn) -> None:

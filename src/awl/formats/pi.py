@@ -160,10 +160,27 @@ class _Usage(msgspec.Struct, frozen=True, rename="camel", gc=False):
 _NOTHING: Final = msgspec.Raw()
 
 
-class _Call(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="toolCall"):
+class _Call(
+    msgspec.Struct, frozen=True, rename="camel", gc=False, tag_field="type", tag="toolCall"
+):
     id: str
     name: str
     arguments: msgspec.Raw = _NOTHING
+    thought_signature: str | None = None
+    namespace: str | None = None
+    arguments_error: str | None = None
+
+    def data(self) -> dict[str, Any] | None:
+        """What pi and the provider want back with the call."""
+        found = {
+            "thoughtSignature": self.thought_signature,
+            "namespace": self.namespace,
+            "argumentsError": self.arguments_error,
+        }
+        return {name: value for name, value in found.items() if value is not None} or None
+
+
+_OF_CALLS: Final[tuple[str, ...]] = ("thoughtSignature", "namespace", "argumentsError")
 
 
 class _Thought(
@@ -355,7 +372,7 @@ class _Reader:
             case "user":
                 return self._logged(key, LoggedMessage(role="user", content=self._prompt(message)))
             case "assistant":
-                return self._answer(message, key)
+                return self._answer(message, key, line)
             case "toolResult":
                 return self._result(message, key)
             case "bashExecution" if not message.exclude_from_context:
@@ -374,7 +391,7 @@ class _Reader:
             return (Text(text=content),)
         return self._blocks(content or ())
 
-    def _answer(self, message: _LooseMessage, key: str) -> MessageEntry:
+    def _answer(self, message: _LooseMessage, key: str, line: bytes) -> MessageEntry:
         content = message.content
         blocks: tuple[ContentBlock, ...]
         if isinstance(content, str):
@@ -382,6 +399,8 @@ class _Reader:
         else:
             signed = message.api in _SIGNED or not message.api
             blocks = self._blocks(content or (), signed)
+            if b'"textSignature"' in line:
+                blocks = _with_text_signatures(blocks, line)
         if message.error_message is not None:
             raw = msgspec.json.encode({"errorMessage": message.error_message}).decode()
             blocks = (*blocks, Opaque(kind=f"{NAME}:error", raw=raw))
@@ -409,7 +428,10 @@ class _Reader:
             except Exception:
                 return Opaque(kind=f"{NAME}:{_type_of(block)}", raw=str(block, "utf-8"))
         if isinstance(block, _Call):
-            return ToolUse(id=block.id, name=block.name, input=json_text(block.arguments))
+            given, data = json_text(block.arguments), None
+            if block.thought_signature or block.namespace or block.arguments_error:
+                data = block.data()
+            return ToolUse(id=block.id, name=block.name, input=given, provider_data=data)
         if isinstance(block, _Thought):
             return _thinking(block, signed)
         if isinstance(block, _Image):
@@ -511,6 +533,37 @@ def _thinking(block: _Thought, signed: bool) -> ContentBlock:
     return Thinking(thinking=block.thinking, signature=signature)
 
 
+class _SignedText(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    text_signature: str | None = None
+
+
+class _SignedAnswer(msgspec.Struct, frozen=True, gc=False):
+    content: list[_SignedText]
+
+
+class _SignedRecord(msgspec.Struct, frozen=True, gc=False):
+    message: _SignedAnswer
+
+
+_signed_record: Final = msgspec.json.Decoder(_SignedRecord).decode
+
+
+def _with_text_signatures(
+    blocks: tuple[ContentBlock, ...], line: bytes
+) -> tuple[ContentBlock, ...]:
+    """The blocks of an answer, the texts with what their line says that the provider wants back."""
+    try:
+        signed = _signed_record(line).message.content
+    except Exception:
+        return blocks
+    return tuple(
+        Text(text=block.text, provider_data={"textSignature": one.text_signature})
+        if isinstance(block, Text) and one.text_signature
+        else block
+        for block, one in zip(blocks, signed, strict=True)
+    )
+
+
 def _type_of(raw: msgspec.Raw) -> str:
     found = lenient(bytes(raw))
     kind = found.get("type") if isinstance(found, dict) else None
@@ -545,10 +598,18 @@ def _write(source: Source) -> Iterator[bytes]:
 
 
 _APIS: Final = {
+    "amazon-bedrock": "bedrock-converse-stream",
     "anthropic": "anthropic-messages",
-    "openai": "openai-responses",
+    "azure": "azure-openai-responses",
     "google": "google-generative-ai",
+    "google-vertex": "google-vertex",
+    "mistral": "mistral-conversations",
+    "openai": "openai-responses",
+    "openai-codex": "openai-codex-responses",
+    "xai": "openai-responses",
 }
+"""Of the providers that have one. pi takes reasoning back only where provider, API and model are
+those that it came from."""
 _NO_COST: Final = {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "total": 0}
 _AWL: Final = "awl."
 """Begins the `customType` of entries that pi has no place for."""
@@ -706,7 +767,7 @@ class _Writer:
         said: dict[str, Any] = {
             "role": "assistant",
             "content": list(filter(None, map(self._block, message.content))),
-            "api": _APIS.get(provider, "openai-completions"),
+            "api": _APIS.get(provider) or _api_of(message.content),
             "provider": provider,
             "model": asked or "",
             "usage": {
@@ -730,7 +791,9 @@ class _Writer:
     def _block(self, block: ContentBlock) -> dict[str, Any] | None:
         match block:
             case Text():
-                return {"type": "text", "text": block.text}
+                signed = block.provider_data or {}
+                sealed = {name: signed[name] for name in ("textSignature",) if name in signed}
+                return {"type": "text", "text": block.text, **sealed}
             case Thinking():
                 return _thinking_block(block)
             case RedactedThinking():
@@ -739,7 +802,10 @@ class _Writer:
             case ToolUse():
                 self._names[block.id] = block.name
                 given = self._arguments(block.input)
-                return {"type": "toolCall", "id": block.id, "name": block.name, "arguments": given}
+                kept_with = block.provider_data or {}
+                more = {name: kept_with[name] for name in _OF_CALLS if name in kept_with}
+                call = {"type": "toolCall", "id": block.id, "name": block.name}
+                return {**call, "arguments": given, **more}
             case Image():
                 return self._image(block)
             case Opaque() if block.kind.startswith(f"{NAME}:"):
@@ -847,6 +913,17 @@ def _custom(entry: Entry) -> dict[str, Any]:
 
 def _message_of(kind: str, text: str) -> dict[str, Any]:
     return {"type": "custom_message", "customType": kind, "content": text, "display": True}
+
+
+def _api_of(content: Sequence[ContentBlock]) -> str:
+    """The API that an answer came from, by the form of its reasoning's signatures."""
+    for block in content:
+        if isinstance(block, RedactedThinking) or (isinstance(block, Thinking) and block.signature):
+            return "openai-responses" if block.provider_data else "anthropic-messages"
+        if isinstance(block, Thinking) and block.provider_data:
+            signature = str(block.provider_data.get("thinkingSignature"))
+            return "openai-responses" if signature.startswith("{") else "openai-completions"
+    return "openai-completions"
 
 
 def _thinking_block(block: Thinking) -> dict[str, Any]:

@@ -312,8 +312,9 @@ def _said(content: Sequence[ContentBlock]) -> list[dict[str, Any]]:
 
 def _join(items: list[dict[str, Any]], text: Text) -> None:
     """Add a text to the message that it is a part of, or begin one."""
-    extras = dict(text.provider_data or {})
-    refused = extras.pop("refusal", False)
+    data = text.provider_data or {}
+    extras: dict[str, Any] = {name: data[name] for name in ("id", "phase") if name in data}
+    refused = data.get("refusal", False)
     part = (
         {"type": "refusal", "refusal": text.text}
         if refused
