@@ -59,6 +59,7 @@ from awl.formats.records import (
     salvage,
     size_of,
     time_of,
+    times_of,
 )
 
 NAME: Final = "gemini-cli"
@@ -266,6 +267,15 @@ def _decoded(raw: bytes | msgspec.Raw) -> _LooseMessage | None:
     return salvage(found, _LooseMessage) if isinstance(found, dict) else None
 
 
+_Said = tuple[_LooseMessage, bytes, str]
+"""A message, what it was read from, and its time."""
+
+
+def _said(line: bytes) -> _Said | None:
+    message = _decoded(line)
+    return None if message is None else (message, line, time_of(message.timestamp))
+
+
 def _glance(path: Path) -> dict[str, str]:
     """What the first lines tell of the session."""
     found: dict[str, str] = {}
@@ -377,7 +387,7 @@ class _Plan:
                     last[name] = start
                 spans[name] = _NOWHERE
                 if record.type == "user":
-                    self._said(record.content, line)
+                    self._asked(record.content, line)
             elif record.set is not None and record.set.messages is not None:
                 self._listed(record.set.messages, start)
             elif record.set is not None and not record.set.summary:
@@ -397,7 +407,7 @@ class _Plan:
         self.left.without(gone)
         self.left.spans.update((message.id, _NOWHERE) for message in messages[instead:])
 
-    def _said(self, content: str | list[_Answer] | msgspec.Raw | None, line: bytes) -> None:
+    def _asked(self, content: str | list[_Answer] | msgspec.Raw | None, line: bytes) -> None:
         """Note the calls that a user's message on a line answers."""
         if type(content) is str:
             return
@@ -428,8 +438,10 @@ class _Near:
     def __init__(self, file: BinaryIO, block: Block[_LooseRecord]) -> None:
         self._file = file
         self._block = block
+        stamps = [None if record is None else record.timestamp for record in block.records]
+        self.times = times_of(stamps)
 
-    def fetch(self, where: _Where) -> tuple[bytes, _LooseMessage] | None:
+    def fetch(self, where: _Where) -> _Said | None:
         """A message from where it stands for the last time."""
         if isinstance(where, tuple):
             return self._listed(*where)
@@ -437,21 +449,16 @@ class _Near:
         at = bisect_left(starts, where)
         if at < len(starts) and starts[at] == where:
             record = records[at]
-            return None if record is None else (lines[at], record)
-        line = self._line(where)
-        message = _decoded(line)
-        return None if message is None else (line, message)
+            return None if record is None else (record, lines[at], self.times[at])
+        return _said(self._line(where))
 
-    def _listed(self, start: int, index: int) -> tuple[bytes, _LooseMessage] | None:
+    def _listed(self, start: int, index: int) -> _Said | None:
         try:
             facts = msgspec.json.decode(self._line(start), type=_LooseRecord).set
         except msgspec.MsgspecError:
             return None
         raws = facts.messages if facts is not None else None
-        if not raws or index >= len(raws):
-            return None
-        message = _decoded(raws[index])
-        return None if message is None else (bytes(raws[index]), message)
+        return _said(bytes(raws[index])) if raws and index < len(raws) else None
 
     def _line(self, start: int) -> bytes:
         self._file.seek(start)
@@ -483,11 +490,11 @@ class _Reader:
 
     def document(self, document: Document) -> Iterator[Entry]:
         for raw in document.elements(self._report):
-            message = _decoded(raw)
-            if message is None:
+            said = _said(raw)
+            if said is None:
                 self._report.left_out["messages that cannot be read"] += 1
                 continue
-            self._take(message, raw)
+            self._take(*said)
             yield from self._taken()
         self._named(_text(document.members.get("summary")))
         yield from self._taken()
@@ -511,14 +518,14 @@ class _Reader:
 
     def _block(self, block: Block[_LooseRecord], near: _Near) -> None:
         spans = self._left.spans
-        for start, line, record in zip(*block, strict=True):
+        for start, line, record, time in zip(*block, near.times, strict=True):
             if record is None:
                 self._opaque("unknown", line)
             elif record.rewind_to is not None:
                 self._rewound(record.rewind_to)
             elif record.id:
                 if record.id not in spans:
-                    self._place(record, line, start, near)
+                    self._place((record, line, time), start, near)
             elif record.set is not None:
                 self._set(record.set, start, near)
             elif record.session_id is None:
@@ -526,16 +533,16 @@ class _Reader:
 
     # -- patches -----------------------------------------------------------------------------------
 
-    def _place(self, message: _LooseMessage, line: bytes, where: _Where, near: _Near) -> None:
+    def _place(self, said: _Said, where: _Where, near: _Near) -> None:
         """A message where it stands for the first time, as it is in the end. Of one that goes and
         comes again, only the last time counts."""
-        name, before = message.id, self._chain.count
+        name, before = said[0].id, self._chain.count
         gone = self._plan.left.gone
         if not (gone and self._left.comes_again(self._plan.left, name)):
             last = self._plan.last.get(name, where)
-            if last != where and (found := near.fetch(last)) is not None:
-                line, message = found
-            self._take(message, line)
+            if last != where:
+                said = near.fetch(last) or said
+            self._take(*said)
         self._left.spans[name] = before, self._chain.count
 
     def _rewound(self, name: str) -> None:
@@ -571,7 +578,8 @@ class _Reader:
         self._left.without(gone)
         for message, raw, where in messages[instead:]:
             if message.id not in self._left.spans:
-                self._place(message, bytes(raw), where, near)
+                said = message, bytes(raw), time_of(message.timestamp)
+                self._place(said, where, near)
 
     def _condense(self, gone: list[str], instead: list[_LooseMessage]) -> None:
         said = (self._content(message) for message in instead if message.type == "user")
@@ -599,8 +607,8 @@ class _Reader:
 
     # -- messages ----------------------------------------------------------------------------------
 
-    def _take(self, message: _LooseMessage, line: bytes) -> None:
-        self._time = time_of(message.timestamp) or self._time
+    def _take(self, message: _LooseMessage, line: bytes, time: str) -> None:
+        self._time = time or self._time
         if message.type == "user":
             self._say(LoggedMessage(role="user", content=self._content(message)))
         elif message.type == "gemini":
