@@ -265,7 +265,12 @@ def test_a_question_on_the_side_is_kept(tmp_path: Path) -> None:
     landed = session.land(tmp_path / "awl")
     kinds = [one.kind for one in landed.entries if isinstance(one, UnknownEntry)]
     assert kinds == ["kimi-cli:BtwBegin", "kimi-cli:BtwEnd", "kimi-cli:PlanDisplay"]
-    assert len([one for one in landed.entries if isinstance(one, MessageEntry)]) == 2
+    half = session.lines[:4]
+    session.wire.write_text("\n".join(half) + "\n")
+    before = land(session.wire, KIMI, tmp_path / "grows")
+    session.wire.write_text("\n".join(session.lines) + "\n")
+    again = Importer(tmp_path / "grows", [before.log], "/").bring(session.wire, KIMI)
+    assert (again.outcome, again.path) == ("grown", before.log)
 
 
 def test_a_subagents_events_are_left_out_and_counted(tmp_path: Path) -> None:

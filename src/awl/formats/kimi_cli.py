@@ -440,8 +440,6 @@ class _Reader:
             case "CompactionEnd":
                 self._settle()
                 self._add_compaction(line)
-            case "BtwBegin" | "BtwEnd" | "PlanDisplay":
-                self._add_opaque(event.type, line)  # it may come in the middle of an answer
             case "SubagentEvent":
                 self._report.left_out[_SUBAGENTS] += 1
             case kind if kind in _FOR_SCREEN:
