@@ -14,7 +14,7 @@ from formats.landing import DATA, Landed, assert_sound, land
 
 from awl.conversation import Thinking, ToolUse
 from awl.entries import CondensationEntry, MessageEntry, TitleEntry, UnknownEntry
-from awl.formats import find
+from awl.formats import find, kimi_cli
 from awl.formats.records import head_of
 from awl.store.importing import Importer
 
@@ -101,6 +101,16 @@ def test_outputs_are_byte_for_byte(tmp_path: Path) -> None:
         if record.get("message", {}).get("type") == "ToolResult":
             payload = record["message"]["payload"]
             assert outputs[payload["tool_call_id"]].endswith(payload["return_value"]["output"])
+
+
+@pytest.mark.parametrize("most", [0, 1000])
+def test_results_that_are_too_many_to_hold_are_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    held = land(LONG, KIMI, tmp_path / "held")
+    monkeypatch.setattr(kimi_cli, "_MOST_BYTES", most)
+    again = land(LONG, KIMI, tmp_path / "again")
+    assert again.shown["entries"][1:] == held.shown["entries"][1:]
 
 
 def test_compactions_are_condensations(tmp_path: Path) -> None:

@@ -96,6 +96,25 @@ def test_everything_comes_over_in_every_form_and_goes_back(tmp_path: Path) -> No
         assert landed.facts.model == ("gpt-5" if path.stem == "body" else "")
 
 
+@pytest.mark.parametrize("at", [0, 255, 256, 599])
+def test_an_odd_message_among_many_costs_no_other(tmp_path: Path, at: int) -> None:
+    texts = [f"said {number}" for number in range(600)]
+    messages = [{"role": "user", "content": text} for text in texts]
+    odd = {"role": "user", "content": [{"type": "text", "text": "odd"}], "tool_calls": "none"}
+    path = tmp_path / "many.json"
+    path.write_bytes(json.dumps([*messages[:at], odd, *messages[at + 1 :]]).encode())
+    landed = land(path, OPENAI, tmp_path / "odd")
+    found = [message.text for message in landed.state.conversation.messages]
+    assert found == [*texts[:at], "odd", *texts[at + 1 :]]
+
+    said = f"said {at}".encode()
+    path.write_bytes(json.dumps(messages).encode().replace(b'"%b"' % said, b'"\xff"'))
+    landed = land(path, OPENAI, tmp_path / "broken")
+    found = [message.text for message in landed.state.conversation.messages]
+    assert found == [*texts[:at], "\ufffd", *texts[at + 1 :]]
+    assert landed.report.left_out == {"values' bytes that are no UTF-8": 1}
+
+
 def test_the_system_text_is_in_force(tmp_path: Path) -> None:
     path = as_files(tmp_path, MESSAGES)[0]
     landed = land(path, OPENAI, tmp_path / "awl")

@@ -269,6 +269,7 @@ class _Contexts:
         self.compactions: list[tuple[str, int]] = []
         self.system = b""
         self._keep = keep
+        self._aside = Report()  # the wire's own tells what is left out
         self._open: BinaryIO = BytesIO()  # the context that was read from last
         self._open_path: Path | None = None
         # What each result says; behind the first ones, where it stands: they are as much as the
@@ -324,7 +325,7 @@ class _Contexts:
         self._open.close()
 
     def _text(self, content: _Content) -> str:
-        return openai.result(content, NAME, self._keep, Report())[0]
+        return openai.result(content, NAME, self._keep, self._aside)[0]
 
 
 def _stayed(before: list[int], now: list[int]) -> int:
