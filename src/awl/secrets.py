@@ -15,8 +15,29 @@ MASK: Final = "[redacted]"
 SHORTEST: Final = 8
 """Characters that a variable's value must have to be taken for a secret: shorter ones are words."""
 
+_PREFIXES: Final = (
+    *("gsk_", "xai-", "pplx-", "r8_", "fw_", "csk-", "vck_", "e2b_", "fc-", "rpa_"),  # models
+    *("shpat_", "sbp_", "lin_api_", "ntn_", "rubygems_", "NRAK-", "PMAK-", "doo_v1_", "dor_v1_"),
+)
+"""Begin keys that go on with letters and digits alone."""
+
+_LONG_PREFIXES: Final = (
+    *("nvapi-", "tgp_v1_", "tvly-", "jina_", r"lsv2_(?:pt|sk)_", r"AQ\.Ab", "ABSK"),  # models
+    *("GOCSPX-", r"1//0", "xapp-", "dckr_pat_", "figd_", "glsa_", "glc_", r"hvs\.", "sb_secret_"),
+    *("sntry[su]_", "pscale_tkn_", "ATATT3", r"dp\.(?:pt|st|ct)\.", "AGE-SECRET-KEY-1"),
+)
+"""Begin keys in which other characters stand, too."""
+
 _SHAPES: Final = (
     r"sk-ant-[A-Za-z0-9_-]{20,}",  # Anthropic
+    rf"(?<![A-Za-z0-9])(?:{'|'.join(_PREFIXES)})(?=[A-Za-z]{{0,99}}[0-9])[A-Za-z0-9]{{20,}}"
+    r"(?:-[A-Za-z0-9]{20,})?",
+    rf"(?<![A-Za-z0-9])(?:{'|'.join(_LONG_PREFIXES)})"
+    r"(?=[A-Za-z_-]{0,99}[0-9])[A-Za-z0-9_+/=-]{20,}",
+    r"(?<![A-Za-z0-9])dapi[a-f0-9]{32}",  # Databricks
+    r"(?<![A-Za-z0-9])[0-9]{8,10}:AA[A-Za-z0-9_-]{33}",  # Telegram
+    r"(?<![A-Za-z0-9])(?:SK|sk_|key-)[a-f0-9]{32,48}(?![A-Za-z0-9])",  # Twilio and others
+    r"(?<=AccountKey=)[A-Za-z0-9+/]{40,}={0,2}",  # Azure
     # OpenAI and those like it; words joined by hyphens have no digit.
     r"(?<![A-Za-z0-9])sk-(?=[A-Za-z0-9_-]{0,99}[0-9])[A-Za-z0-9_-]{20,}",
     r"(?:AKIA|ASIA|ABIA|ACCA)[A-Z2-7]{16}",  # AWS access key ids
@@ -34,14 +55,20 @@ _SHAPES: Final = (
     r"dop_v1_[a-f0-9]{64}",  # DigitalOcean
     r"SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}",  # SendGrid
     r"eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}",  # JSON web tokens
-    r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----[\s\S]{0,20000}?-----END [A-Z ]{0,40}PRIVATE KEY-----",
+    r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----[\s\S]{0,20000}?"
+    r"-----END [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----",
     r"(?<=://)[^\s/:@]{1,200}:[^\s/@]{1,200}(?=@)",  # user and password in an address
+    # What is called a key where it stands, if it looks like no word.
+    r"(?i:(?<=api_key=)|(?<=api_key=['\"])|(?<=api-key: )|(?<=goog-api-key: ))"
+    r"(?=[A-Za-z_-]{0,99}[0-9])[A-Za-z0-9+/_.=-]{16,}",
     r"(?i:(?<=bearer )|(?<=basic ))[A-Za-z0-9+/_.=-]{16,}",  # Authorization headers
     r"(?i:(?<=aws_secret_access_key=)|(?<=aws_secret_access_key = ))[A-Za-z0-9/+]{40}",
 )
 
 _SECRET_NAME: Final = re.compile(
-    r"(?:^|_)(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|PAT|APIKEY)(?:_|$)", re.I
+    r"(?:^|_)(?:KEY|TOKEN|SECRET|(?:PG)?PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|PAT|APIKEY|PASS"
+    r"|(?:API|AUTH|ACCESS|SECRET)(?:KEY|TOKEN))(?:_|$)|_PWD$",
+    re.I,
 )
 
 
