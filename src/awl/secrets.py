@@ -28,18 +28,33 @@ _LONG_PREFIXES: Final = (
 )
 """Begin keys in which other characters stand, too."""
 
-_SHAPES: Final = (
-    r"sk-ant-[A-Za-z0-9_-]{20,}",  # Anthropic
-    rf"(?<![A-Za-z0-9])(?:{'|'.join(_PREFIXES)})(?=[A-Za-z]{{0,99}}[0-9])[A-Za-z0-9]{{20,}}"
-    r"(?:-[A-Za-z0-9]{20,})?",
-    rf"(?<![A-Za-z0-9])(?:{'|'.join(_LONG_PREFIXES)})"
-    r"(?=[A-Za-z_-]{0,99}[0-9])[A-Za-z0-9_+/=-]{20,}",
-    r"(?<![A-Za-z0-9])dapi[a-f0-9]{32}",  # Databricks
-    r"(?<![A-Za-z0-9])[0-9]{8,10}:AA[A-Za-z0-9_-]{33}",  # Telegram
-    r"(?<![A-Za-z0-9])(?:SK|sk_|key-)[a-f0-9]{32,48}(?![A-Za-z0-9])",  # Twilio and others
-    r"(?<=AccountKey=)[A-Za-z0-9+/]{40,}={0,2}",  # Azure
+_WORDS: Final = (
+    rf"(?:{'|'.join(_PREFIXES)})(?=[A-Za-z]{{0,99}}[0-9])[A-Za-z0-9]{{20,}}(?:-[A-Za-z0-9]{{20,}})?",
+    rf"(?:{'|'.join(_LONG_PREFIXES)})(?=[A-Za-z_-]{{0,99}}[0-9])[A-Za-z0-9_+/=-]{{20,}}",
+    r"dapi[a-f0-9]{32}",  # Databricks
+    r"[0-9]{8,10}:AA[A-Za-z0-9_-]{33}",  # Telegram
+    r"(?:SK|sk_|key-)[a-f0-9]{32,48}(?![A-Za-z0-9])",  # Twilio and others
     # OpenAI and those like it; words joined by hyphens have no digit.
-    r"(?<![A-Za-z0-9])sk-(?=[A-Za-z0-9_-]{0,99}[0-9])[A-Za-z0-9_-]{20,}",
+    r"sk-(?=[A-Za-z0-9_-]{0,99}[0-9])[A-Za-z0-9_-]{20,}",
+)
+"""Shapes that could be a part of a word, and are looked for where none goes on."""
+
+_BEHIND: Final = (
+    r"(?<=://)[^\s/:@]{1,200}:[^\s/@]{1,200}(?=@)",  # user and password in an address
+    # What is called a key where it stands, if it looks like no word.
+    r"(?i:(?<=api_key=)|(?<=api_key=['\"])|(?<=api-key: ))"
+    r"(?=[A-Za-z_-]{0,99}[0-9])[A-Za-z0-9+/_.=-]{16,}",
+    r"(?<=AccountKey=)[A-Za-z0-9+/]{40,}={0,2}",  # Azure
+    r"(?i:(?<=bearer )|(?<=basic ))[A-Za-z0-9+/_.=-]{16,}",  # Authorization headers
+    r"(?i:(?<=aws_secret_access_key=)|(?<=aws_secret_access_key = ))[A-Za-z0-9/+]{40}",
+)
+"""What is a secret by what stands before it."""
+
+_SHAPES: Final = (
+    # One look at what stands before, which is seldom as wanted, for all of these at once.
+    rf"(?<![A-Za-z0-9])(?:{'|'.join(_WORDS)})",
+    rf"(?<=[ =/'\"])(?:{'|'.join(_BEHIND)})",
+    r"sk-ant-[A-Za-z0-9_-]{20,}",  # Anthropic
     r"(?:AKIA|ASIA|ABIA|ACCA)[A-Z2-7]{16}",  # AWS access key ids
     r"gh[pousr]_[A-Za-z0-9]{36,}",  # GitHub
     r"github_pat_[A-Za-z0-9_]{40,}",
@@ -57,12 +72,6 @@ _SHAPES: Final = (
     r"eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}",  # JSON web tokens
     r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----[\s\S]{0,20000}?"
     r"-----END [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----",
-    r"(?<=://)[^\s/:@]{1,200}:[^\s/@]{1,200}(?=@)",  # user and password in an address
-    # What is called a key where it stands, if it looks like no word.
-    r"(?i:(?<=api_key=)|(?<=api_key=['\"])|(?<=api-key: )|(?<=goog-api-key: ))"
-    r"(?=[A-Za-z_-]{0,99}[0-9])[A-Za-z0-9+/_.=-]{16,}",
-    r"(?i:(?<=bearer )|(?<=basic ))[A-Za-z0-9+/_.=-]{16,}",  # Authorization headers
-    r"(?i:(?<=aws_secret_access_key=)|(?<=aws_secret_access_key = ))[A-Za-z0-9/+]{40}",
 )
 
 _SECRET_NAME: Final = re.compile(
