@@ -191,12 +191,17 @@ class _Thought(
     redacted: bool = False
 
 
+class _Text(msgspec.Struct, frozen=True, rename="camel", gc=False, tag_field="type", tag="text"):
+    text: str
+    text_signature: Any = None
+
+
 class _Image(msgspec.Struct, frozen=True, rename="camel", gc=False, tag_field="type", tag="image"):
     data: str
     mime_type: str = ""
 
 
-_Block = Text | _Call | _Thought | _Image
+_Block = _Text | _Call | _Thought | _Image
 _block: Final = msgspec.json.Decoder(_Block).decode
 
 
@@ -372,7 +377,7 @@ class _Reader:
             case "user":
                 return self._logged(key, LoggedMessage(role="user", content=self._prompt(message)))
             case "assistant":
-                return self._answer(message, key, line)
+                return self._answer(message, key)
             case "toolResult":
                 return self._result(message, key)
             case "bashExecution" if not message.exclude_from_context:
@@ -391,7 +396,7 @@ class _Reader:
             return (Text(text=content),)
         return self._blocks(content or ())
 
-    def _answer(self, message: _LooseMessage, key: str, line: bytes) -> MessageEntry:
+    def _answer(self, message: _LooseMessage, key: str) -> MessageEntry:
         content = message.content
         blocks: tuple[ContentBlock, ...]
         if isinstance(content, str):
@@ -399,8 +404,6 @@ class _Reader:
         else:
             signed = message.api in _SIGNED or not message.api
             blocks = self._blocks(content or (), signed)
-            if b'"textSignature"' in line:
-                blocks = _with_text_signatures(blocks, line)
         if message.error_message is not None:
             raw = msgspec.json.encode({"errorMessage": message.error_message}).decode()
             blocks = (*blocks, Opaque(kind=f"{NAME}:error", raw=raw))
@@ -418,7 +421,12 @@ class _Reader:
         self, content: Sequence[_Block | msgspec.Raw], signed: bool = True
     ) -> tuple[ContentBlock, ...]:
         return tuple(
-            [block if type(block) is Text else self._block(block, signed) for block in content]
+            [
+                Text(text=block.text)
+                if type(block) is _Text and block.text_signature is None  # as nearly all are
+                else self._block(block, signed)
+                for block in content
+            ]
         )
 
     def _block(self, block: _Block | msgspec.Raw, signed: bool) -> ContentBlock:
@@ -437,7 +445,9 @@ class _Reader:
         if isinstance(block, _Image):
             image = from_base64(block.data, block.mime_type, self._keep)
             return image or Opaque(kind=f"{NAME}:image", raw=msgspec.json.encode(block).decode())
-        return block
+        sealed = block.text_signature if isinstance(block.text_signature, str) else None
+        data = {"textSignature": sealed} if sealed else None  # what providers want back
+        return Text(text=block.text, provider_data=data)
 
     def _said(
         self, content: str | Sequence[_Block | msgspec.Raw] | None
@@ -445,7 +455,7 @@ class _Reader:
         """The words and the images of a message that can hold nothing else."""
         if content is None or isinstance(content, str):
             return content or "", ()
-        if len(content) == 1 and type(content[0]) is Text:  # as nearly all are
+        if len(content) == 1 and type(content[0]) is _Text:  # as nearly all are
             return content[0].text, ()
         blocks = self._blocks(content)
         texts = "\n".join(block.text for block in blocks if isinstance(block, Text))
@@ -531,37 +541,6 @@ def _thinking(block: _Thought, signed: bool) -> ContentBlock:
     if block.redacted and signature:
         return RedactedThinking(data=signature)
     return Thinking(thinking=block.thinking, signature=signature)
-
-
-class _SignedText(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    text_signature: str | None = None
-
-
-class _SignedAnswer(msgspec.Struct, frozen=True, gc=False):
-    content: list[_SignedText]
-
-
-class _SignedRecord(msgspec.Struct, frozen=True, gc=False):
-    message: _SignedAnswer
-
-
-_signed_record: Final = msgspec.json.Decoder(_SignedRecord).decode
-
-
-def _with_text_signatures(
-    blocks: tuple[ContentBlock, ...], line: bytes
-) -> tuple[ContentBlock, ...]:
-    """The blocks of an answer, the texts with what their line says that the provider wants back."""
-    try:
-        signed = _signed_record(line).message.content
-    except Exception:
-        return blocks
-    return tuple(
-        Text(text=block.text, provider_data={"textSignature": one.text_signature})
-        if isinstance(block, Text) and one.text_signature
-        else block
-        for block, one in zip(blocks, signed, strict=True)
-    )
 
 
 def _type_of(raw: msgspec.Raw) -> str:
