@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from formats.exported import HOSTILE, everything, source_of
+from formats.exported import HOSTILE, PICTURE, everything, source_of
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from awl.conversation import ModelRef, text_message
+from awl.conversation import Image, Message, ModelRef, ToolResult, ToolUse, text_message
+from awl.entries import ModelChangeEntry, NoteEntry, TitleEntry
 from awl.formats.html import write
 from awl.session import Session
 
@@ -88,6 +89,68 @@ def test_tool_calls_unfold_by_kind_with_diffs_errors_and_pictures(
     assert opened.problems == []
 
 
+def test_every_result_is_shown_whenever_it_came_and_if_its_call_is_not_there(
+    browser: Browser, tmp_path: Path
+) -> None:
+    session = Session.create(tmp_path, str(tmp_path), ModelRef("anthropic", "claude-x"))
+    picture = Image(mime_type="image/png", blob=session.blobs.put(PICTURE))
+    session.append_message(text_message("user", "go"))
+    call = ToolUse(id="a", name="bash", input='{"command":"make"}')
+    session.append_message(Message("assistant", (call,)), stop_reason="toolUse")
+    session.append_message(text_message("user", "and be quick"))
+    for name, words in (("a", "it came late"), ("gone", "nobody asked for this")):
+        session.append_message(Message("user", (ToolResult(tool_use_id=name, content=words),)))
+    session.append(NoteEntry(kind="pi:custom", text="a note on sheep", images=(picture,)))
+    session.close()
+    opened = show(browser, session.path)
+    page = opened.page
+    late, gone = page.locator(".tool").all()
+    assert "no result" not in late.inner_text()
+    late.locator("summary").click()
+    expect(late).to_contain_text("it came late")
+    gone.locator("summary").click()
+    expect(gone).to_contain_text("nobody asked for this")
+    assert page.locator(".event img").count() == 1
+    page.fill("#search", "sheep")
+    expect(page.locator("#prompts li")).to_have_count(1)
+    assert opened.problems == []
+
+
+def test_what_would_hide_or_reorder_text_is_made_visible_everywhere(
+    browser: Browser, tmp_path: Path
+) -> None:
+    odd = "\x1b[31m\u202e\x9b"
+    session = Session.create(tmp_path, f"/{HOSTILE}", ModelRef(f"p{odd}", f"m{HOSTILE}"))
+    asked = session.append_message(text_message("user", HOSTILE))
+    said = ToolUse(id=f"i{odd}", name=f"n{HOSTILE}", input=f'{{"path":"{odd[5:]}"}}')
+    session.append_message(Message("assistant", (said,)), model=f"m{HOSTILE}")
+    session.append_message(Message("user", (ToolResult(tool_use_id=odd, content=HOSTILE),)))
+    session.label(asked, f"l{HOSTILE}")
+    session.append(TitleEntry(title=f"t{HOSTILE}"))
+    session.append(ModelChangeEntry(provider=odd, model=HOSTILE, timestamp=f"no time {odd}"))
+    session.close()
+    opened = show(browser, session.path, aim="#%E0%A4%A")
+    opened.page.keyboard.press("e")
+    text = opened.page.inner_text("html") + opened.page.title()
+    assert not set(text) & set(odd[:1] + odd[5:])
+    assert opened.page.locator("img").count() == 0
+    assert opened.problems == []
+
+
+def test_text_that_would_take_a_search_for_markup_hours_is_shown_at_once(
+    browser: Browser, tmp_path: Path
+) -> None:
+    session = Session.create(tmp_path, str(tmp_path), ModelRef("anthropic", "claude-x"))
+    words = "`" * 400_000 + "a" + "**" * 100_000
+    session.append_message(text_message("user", words))
+    session.append_message(text_message("assistant", "x" * 3_000_000), stop_reason="stop")
+    session.close()
+    opened = show(browser, session.path)
+    assert opened.page.locator(".entry").count() == 2
+    assert opened.page.evaluate("document.documentElement.scrollWidth") <= 1200
+    assert opened.problems == []
+
+
 def test_another_branch_is_shown_when_its_prompt_is_chosen(
     browser: Browser, tmp_path: Path
 ) -> None:
@@ -111,6 +174,19 @@ def test_a_link_to_an_entry_opens_it_by_seq_and_by_id_on_any_branch(
     for aim in ("#e20", f"#{state.body(at).id}"):
         page = show(browser, path, aim=aim).page
         assert page.locator("#e20.aimed").is_visible()
+
+
+def test_a_link_to_an_id_that_looks_like_a_number_opens_its_entry(
+    browser: Browser, tmp_path: Path
+) -> None:
+    session = Session.create(tmp_path, str(tmp_path), ModelRef("anthropic", "claude-x"))
+    name = session.append_message(text_message("user", "here"))
+    session.append_message(text_message("user", "and there"))
+    session.close()
+    log = session.path
+    log.write_bytes(log.read_bytes().replace(name.encode(), b"e1234567"))
+    page = show(browser, session.path, aim="#e1234567").page
+    assert page.locator("#e1.aimed").is_visible()
 
 
 def test_search_finds_all_branches_marks_hits_and_goes_through_them(

@@ -19,7 +19,7 @@ from typing import Any, Final
 import msgspec
 
 from awl.conversation import BlobRef, Image, ToolResult
-from awl.entries import MessageEntry, ToolResultEntry
+from awl.entries import MessageEntry, NoteEntry, ToolResultEntry
 from awl.formats.format import Format, Source
 from awl.log.blobs import BlobDamaged
 from awl.printing import one_line
@@ -143,7 +143,7 @@ def _pictures(source: Source) -> Iterator[bytes]:
 def _images(source: Source) -> Iterator[Image]:
     for position in range(len(source.state.entries)):
         entry = source.state.body(position)
-        if isinstance(entry, ToolResultEntry):
+        if isinstance(entry, ToolResultEntry | NoteEntry):
             yield from entry.images
         elif isinstance(entry, MessageEntry):
             for block in entry.message.content:

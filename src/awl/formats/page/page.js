@@ -50,31 +50,63 @@
   let shownLeaf = leaf;
 
   const turnsOf = (path) => {
-    const turns = [];
+    const turns = [], branch = new Set(path);
     for (const at of path) {
-      if (isPrompt(entries[at]) || !turns.length) turns.push({ at, entries: [] });
+      if (isPrompt(entries[at]) || !turns.length) turns.push({ at, entries: [], branch });
       turns.at(-1).entries.push(at);
     }
     return turns;
   };
 
-  // The results of a turn by the id of their call, in order: what the model was shown, else what was
-  // logged while other calls were open. An id that repeats takes one after the other.
-  const resultsOf = (turn) => {
-    const said = new Map(), alone = new Map();
-    const add = (map, result) => map.set(result.toolUseId, [...(map.get(result.toolUseId) || []), result]);
-    for (const at of turn.entries) {
-      const entry = entries[at];
-      if (entry.log.type === "toolResult") add(alone, entry.log);
-      for (const block of content(entry)) if (block.type === "toolResult") add(said, block);
+  // The answer that made the call of a result: the nearest one before it; undefined if there is none.
+  const FARTHEST = 5000;
+  const callerOf = (at, id) => {
+    for (let steps = 0; at >= 0 && steps < FARTHEST; at = entries[at].parent, steps++) {
+      if (role(entries[at]) === "assistant"
+        && content(entries[at]).some((block) => block.type === "toolUse" && block.id === id)) return at;
     }
+    return undefined;
+  };
+  // The results of a call are those of its own branch, mostly in its own turn; the person may have
+  // said something before they came.
+  const answered = new Map();
+  for (const entry of entries) {
+    const log = entry.log;
+    const found = log.type === "toolResult" ? [log] : content(entry).filter((block) => block.type === "toolResult");
+    for (const result of found) {
+      const caller = callerOf(entry.parent, result.toolUseId);
+      if (caller === undefined) { entry.orphans = [...(entry.orphans || []), result]; continue; }
+      if (!answered.has(caller)) answered.set(caller, []);
+      answered.get(caller).push({ at: entry.at, alone: log.type === "toolResult", result });
+    }
+  }
+  // The results of the calls of some entries, in order: what the model was shown, else what was logged
+  // while other calls were open. An id that repeats takes one after the other.
+  const resultsOf = (turn, among) => {
+    const lists = new Map();
+    const all = [];
+    for (const caller of turn.entries) {
+      const byId = new Map();
+      for (const one of answered.get(caller) || []) {
+        if (!among.has(one.at)) continue;
+        const list = byId.get(one.result.toolUseId) || [];
+        byId.set(one.result.toolUseId, [...list, one]);
+      }
+      for (const [id, list] of byId) {
+        const said = list.filter((one) => !one.alone);
+        const results = (said.length ? said : list).map((one) => one.result);
+        lists.set(`${caller} ${id}`, results);
+        all.push(...results);
+      }
+    }
+    for (const at of turn.entries) all.push(...entries[at].orphans || []);
     const taken = new Map();
     return {
-      all: [...said.values(), ...[...alone].filter(([id]) => !said.has(id)).map(([, list]) => list)].flat(),
-      next: (id) => {
-        const place = taken.get(id) || 0;
-        taken.set(id, place + 1);
-        return (said.get(id) || alone.get(id) || [])[place];
+      all,
+      next: (caller, id) => {
+        const key = `${caller} ${id}`, place = taken.get(key) || 0;
+        taken.set(key, place + 1);
+        return (lists.get(key) || [])[place];
       },
     };
   };
@@ -85,7 +117,7 @@
       if (role(entry) === "assistant") answers++;
       for (const block of content(entry)) if (block.type === "toolUse") tools++;
     }
-    for (const result of resultsOf(turn).all) if (result.isError) errors++;
+    for (const result of resultsOf(turn, turn.branch).all) if (result.isError) errors++;
     return { answers, tools, errors };
   };
   const countText = ({ answers, tools, errors }) => {
@@ -109,7 +141,8 @@
       if (name === "on") for (const [kind, act] of Object.entries(value)) node.addEventListener(kind, act);
       else node.setAttribute(name, value === true ? "" : value);
     }
-    node.append(...inside.filter((one) => one !== null && one !== undefined));
+    node.append(...inside.filter((one) => one !== null && one !== undefined)
+      .map((one) => typeof one === "string" ? visible(one) : one));
     return node;
   };
   const time = (stamp) => {
@@ -143,7 +176,9 @@
   };
 
   // The Markdown that models write most: fences, headings, lists, bold and code.
+  const LONGEST_MARKED_UP = 10000;
   const inline = (text) => {
+    if (text.length > LONGEST_MARKED_UP) return marked(text);  // runs of backticks take their square
     const out = document.createDocumentFragment();
     const pattern = /(`+)([^`]|[^`][\s\S]*?[^`])\1(?!`)|\*\*([^*\n]+)\*\*/g;
     let from = 0;
@@ -297,6 +332,10 @@
     return make("img", { src: `data:${image.mimeType};base64,${bytes}`, alt: "image", loading: "lazy" });
   };
 
+  const orphan = (result) => make("details", { class: result.isError ? "tool bad" : "tool" },
+    make("summary", {}, `the result of a call that is not here: ${result.toolUseId}`),
+    make("pre", {}, marked(result.content || "")), ...(result.images || []).map(picture));
+
   const toolCall = (use, result) => {
     const { line, body } = described(use.name, use.input);
     const bad = !result || result.isError;
@@ -344,7 +383,8 @@
     const log = entry.log;
     if (log.type !== "message") {
       switch (log.type) {
-        case "toolCall": case "toolResult": case "partial": return null;
+        case "toolCall": case "partial": return null;
+        case "toolResult": return entry.orphans ? make("article", { class: "entry", id: `e${entry.seq}` }, by(entry, "tool"), ...entry.orphans.map(orphan)) : null;
         case "condensation": return event(entry, `from here on the model reads entries ${(log.replaced || []).join("–")} as a summary`, summaryText(log.summary));
         case "compaction": return event(entry, `${log.clearedCount} old tool outputs are no longer sent`);
         case "rewind": return event(entry, "went back to here");
@@ -355,23 +395,28 @@
         case "forkPoint": return event(entry, `forked at ${log.at} as ${log.newSessionId}`);
         case "import": return event(entry, `imported from ${log.source}: ${log.messageCount} messages`,
           (log.messages || []).map((said) => `**${said.role}**: ${said.text}`).join("\n\n"));
-        case "note": return event(entry, `told the model: ${log.kind}`, log.text);
+        case "note": {
+          const node = event(entry, `told the model: ${log.kind}`, log.text);
+          node.append(...(log.images || []).map(picture));
+          return node;
+        }
         case "end": return event(entry, `closed: ${log.reason}`);
         default: return event(entry, `${log.type}`, "```\n" + JSON.stringify(log, null, 2) + "\n```");
       }
     }
     const who = role(entry);
-    if (who === "user" && !isPrompt(entry)) return null;
-    const name = who === "assistant" ? log.message.model || "assistant" : who === "user" ? "you" : who;
+    if (who === "user" && !isPrompt(entry) && !entry.orphans) return null;
+    const name = who === "assistant" ? log.message.model || "assistant" : who !== "user" ? who : isPrompt(entry) ? "you" : "tool";
     const ending = ENDINGS[log.message.stopReason];
     const node = make("article", { class: `entry ${who}`, id: `e${entry.seq}` }, by(entry, ending ? `${name} (${ending})` : name));
     for (const block of content(entry)) {
       if (block.type === "text") node.append(markdown(block.text));
       else if (block.type === "thinking") node.append(make("details", { class: "thinking", open: Boolean(query) && block.thinking.toLowerCase().includes(query) }, make("summary", {}, "thinking"), markdown(block.thinking)));
       else if (block.type === "redactedThinking") node.append(make("p", { class: "thinking" }, "[reasoning, encrypted]"));
-      else if (block.type === "toolUse") node.append(toolCall(block, results.next(block.id)));
+      else if (block.type === "toolUse") node.append(toolCall(block, results.next(entry.at, block.id)));
       else if (block.type === "image") node.append(picture(block));
-      else if (block.type !== "toolResult") node.append(make("pre", { class: "event" }, marked(JSON.stringify(block, null, 2))));
+      else if (block.type === "toolResult") { if (entry.orphans?.includes(block)) node.append(orphan(block)); }
+      else node.append(make("pre", { class: "event" }, marked(JSON.stringify(block, null, 2))));
     }
     return node;
   };
@@ -395,7 +440,7 @@
   const fillTurn = (turn, node) => {
     if (node.dataset.filled === query) return;
     node.dataset.filled = query;
-    const results = resultsOf(turn);
+    const results = resultsOf(turn, turn.branch);
     const body = make("div", {});
     let partial = false;
     turn.entries.forEach((at, place) => {
@@ -464,16 +509,17 @@
       while (stack.length) {
         const at = stack.pop();
         const entry = entries[at];
-        for (const block of content(entry)) said.push(block.text, block.thinking, block.content, block.name, typeof block.input === "string" ? block.input : "");
-        if (entry.log.type !== "message") said.push(entry.log.content, entry.log.title, entry.log.label, entry.log.summary && summaryText(entry.log.summary));
+        for (const block of content(entry)) said.push(block.text, block.thinking, block.content, block.name, block.raw, typeof block.input === "string" ? block.input : "");
+        if (entry.log.type !== "message") said.push(entry.log.content, entry.log.text, entry.log.title, entry.log.label, entry.log.summary && summaryText(entry.log.summary));
         for (const child of children[at]) if (!isPrompt(entries[child])) stack.push(child);
       }
       texts.set(prompt, said.filter((one) => typeof one === "string").join("\n").toLowerCase());
     }
     return texts.get(prompt);
   };
+  const everything = { has: () => true };
   const groupOf = (prompt) => {
-    const turn = { at: prompt, entries: [] };
+    const turn = { at: prompt, entries: [], branch: everything };
     const stack = [prompt];
     while (stack.length) {
       const at = stack.pop();
@@ -539,8 +585,10 @@
     if (link) { link.classList.add("here"); link.scrollIntoView({ block: "nearest" }); }
   };
   const follow = () => {
-    const aim = decodeURIComponent(location.hash.slice(1));
-    const at = /^e\d+$/.test(aim) ? bySeq.get(Number(aim.slice(1))) : byId.get(aim);
+    let aim = location.hash.slice(1);
+    try { aim = decodeURIComponent(aim); } catch { /* no link of ours */ }
+    const numbered = /^e\d+$/.test(aim) ? bySeq.get(Number(aim.slice(1))) : undefined;
+    const at = numbered ?? byId.get(aim);  // an id may look like a number
     if (at !== undefined) goTo(at);
     document.body.classList.remove("menu");
   };
@@ -651,10 +699,10 @@
   const facts = data.session;
   const named = entries.find((entry) => current.has(entry.at) && isPrompt(entry) && /^[^/<]/.test(words(entry).trim()));
   $("title").textContent = document.title = visible(facts.title || (named ? firstLine(words(named)).slice(0, 120) : facts.id));
-  $("facts").textContent = [facts.id, facts.cwd, `${facts.provider}/${facts.model}`, time(facts.created),
+  $("facts").textContent = visible([facts.id, facts.cwd, `${facts.provider}/${facts.model}`, time(facts.created),
     `${facts.message_count} messages`, `${entries.length} entries`,
     facts.forked_from ? `fork of ${facts.forked_from.session_id} at ${facts.forked_from.seq}` : null]
-    .filter(Boolean).join("  ·  ");
+    .filter(Boolean).join("  ·  "));
   for (const notice of data.notices) $("notices").append(make("p", { class: "notice" }, notice));
   buildTree();
   drawTree();
