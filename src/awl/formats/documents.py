@@ -16,7 +16,7 @@ from typing import BinaryIO, Final
 import msgspec
 
 from awl.formats.format import Damaged, Report
-from awl.formats.records import LONGEST, open_source, size_of
+from awl.formats.records import LONGEST, is_compressed, open_source, size_of
 from awl.log.scan import BOM
 
 _AT_ONCE: Final = 32 << 20
@@ -91,9 +91,11 @@ class Document:
     @cached_property
     def _whole(self) -> tuple[int, dict[str, bytes], list[msgspec.Raw]] | None:
         """The size, the members and the elements of a sound file of moderate size."""
+        # A buffer of the file's size is had sooner than a larger one.
+        most = _AT_ONCE if is_compressed(self.path) else min(size_of(self.path), _AT_ONCE)
         with open_source(self.path) as file:
-            data = file.read(min(size_of(self.path), _AT_ONCE) + 1)  # room for more costs time
-        if len(data) > _AT_ONCE:
+            data = file.read(most + 1)
+        if len(data) > most:
             return None
         size = len(data)
         data = data.removeprefix(BOM)

@@ -23,6 +23,7 @@ The sessions themselves lie in a database.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -296,10 +297,14 @@ class _Reader:
         self._raws: Sequence[msgspec.Raw] = ()
 
     def entries(self, document: Document) -> Iterator[Entry]:
+        messages = map(self._message, document.elements(self._report))
+        return chain(self._titled(), chain.from_iterable(messages), self._undone())
+
+    def _titled(self) -> Iterator[Entry]:
         if self._title:
             yield TitleEntry(id=self._chain.draw(), timestamp=self._time, title=self._title)
-        for raw in document.elements(self._report):
-            yield from self._message(raw)
+
+    def _undone(self) -> Iterator[Entry]:
         undone = self._before.get(self._undone_from.message_id)
         if undone is not None and self._undone_from.part_id is None:
             rewind = self._chain.closing_at(undone, self._time)
@@ -445,7 +450,7 @@ class _Reader:
         if state.status not in ("completed", "error"):
             return None
         images = []
-        for raw, attached in _ATTACHMENTS(state.attachments or ()):
+        for raw, attached in _ATTACHMENTS(state.attachments) if state.attachments else ():
             image = from_data_url(attached.url, self._keep) if attached else None
             if image is not None:
                 images.append(image)
@@ -496,7 +501,7 @@ _STOPS: Final = {"stop": "stop", "tool-calls": "toolUse", "length": "length", "e
 
 
 def _is_there(raw: msgspec.Raw) -> bool:
-    return bytes(raw) not in (b"", b"null")
+    return bool(raw) and bytes(raw) != b"null"
 
 
 def _error_name(raw: msgspec.Raw) -> str:

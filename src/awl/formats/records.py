@@ -68,11 +68,16 @@ def open_source(path: Path) -> BufferedReader:
         NoZstandard: it is compressed and nothing here can read that.
     """
     check_is_file(path)
-    if path.suffix == ".zst":
+    if is_compressed(path):
         from awl.formats.zst import open_zst  # few sources are
 
         return open_zst(path)
     return BufferedReader(path.open("rb", buffering=0), 1 << 16)
+
+
+def is_compressed(path: Path) -> bool:
+    """Whether a source's bytes are others than those that are read of it."""
+    return path.suffix == ".zst"
 
 
 def head_of(path: Path) -> Head:
