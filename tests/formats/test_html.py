@@ -141,7 +141,7 @@ def test_text_that_would_take_a_search_for_markup_hours_is_shown_at_once(
     browser: Browser, tmp_path: Path
 ) -> None:
     session = Session.create(tmp_path, str(tmp_path), ModelRef("anthropic", "claude-x"))
-    words = "`" * 400_000 + "a" + "**" * 100_000
+    words = "so " + "`" * 400_000 + "a" + "**" * 100_000
     session.append_message(text_message("user", words))
     session.append_message(text_message("assistant", "x" * 3_000_000), stop_reason="stop")
     session.close()

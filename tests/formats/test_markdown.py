@@ -9,7 +9,8 @@ from formats.exported import everything, source_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from awl.conversation import ModelRef, text_message
+from awl.conversation import Image, Message, ModelRef, ToolResult, text_message
+from awl.entries import NoteEntry
 from awl.formats.markdown import _words, write
 from awl.session import Session
 
@@ -41,6 +42,21 @@ def test_tool_calls_are_folded_with_input_output_time_and_error(tmp_path: Path) 
     assert text.count("(error)</summary>") == 5
     assert "[image, image/png" in text
     assert text.count("<details>") == text.count("</details>")
+
+
+def test_results_without_their_call_and_notes_with_pictures_are_there(tmp_path: Path) -> None:
+    session = Session.create(tmp_path, str(tmp_path), ModelRef("anthropic", "claude-x"))
+    picture = Image(mime_type="image/png", blob=session.blobs.put(b"a picture"))
+    session.append_message(text_message("user", "go"))
+    for name, images in (("gone", ()), ("lost", (picture,))):
+        result = ToolResult(tool_use_id=name, content=f"{name} words", images=images)
+        session.append_message(Message("user", (result,)))
+    session.append(NoteEntry(kind="pi:custom", text="a note", images=(picture,)))
+    session.close()
+    text = document(session.path)
+    assert "gone words" in text
+    assert "lost words" in text
+    assert text.count("*[image, image/png, 9 bytes]*") == 2
 
 
 def test_nothing_stored_is_markup_or_a_control_sequence(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from formats.counting import JSON, Counts, count_awl
 from formats.exported import everything, source_of
 from formats.landing import Landed, assert_sound, land
 
-from awl.conversation import ModelRef, text_message
+from awl.conversation import Message, ModelRef, Opaque, text_message
 from awl.entries import RewindEntry
 from awl.formats import Source, find
 from awl.formats.records import head_of
@@ -282,6 +282,13 @@ def test_a_session_of_awl_is_written_whole_but_for_what_is_told(tmp_path: Path) 
     assert len(counts.inputs) == sum(len(one.said().tool_uses) for one in said)
     assert source.left_out["entries that were gone back from"] > 0
     assert source.left_out["summaries"] == 1
+
+
+def test_a_prompt_of_parts_that_have_no_place_is_a_prompt_without_words(tmp_path: Path) -> None:
+    session = Session.create(tmp_path, str(tmp_path), ModelRef("openai", "m"))
+    session.append_message(Message("user", (Opaque(kind="kimi-cli:video_url", raw="{}"),)))
+    session.close()
+    assert written(session.path)[0] == [{"role": "user", "content": ""}]
 
 
 def test_what_streamed_of_a_killed_answer_and_single_results_are_written(tmp_path: Path) -> None:

@@ -105,8 +105,11 @@ def _entry(entry: Entry, seq: int, position: int, mark: str, results: _Results) 
             )
         case ImportEntry():
             yield f"*Imported from {_escaped(entry.source)}.*\n\n"
+        case ToolResultEntry() if results.is_orphan(position, entry.tool_use_id):
+            yield _orphan(entry)
         case NoteEntry():
-            yield _folded(f"told the model: {one_line(entry.kind, _LINE)}", _fence(entry.text))
+            body = _fence(entry.text) + "".join(map(_picture, entry.images))
+            yield _folded(f"told the model: {one_line(entry.kind, _LINE)}", body)
         case UnknownEntry():
             raw = msgspec.json.format(msgspec.json.encode(entry.raw)).decode()
             yield _folded(f"an entry of type {one_line(entry.kind, _LINE)}", _fence(raw))
@@ -116,7 +119,10 @@ def _message(
     entry: MessageEntry, seq: int, position: int, mark: str, results: _Results
 ) -> Iterator[str]:
     logged = entry.message
-    if logged.role == "user" and not is_prompt(logged.said()):
+    said = logged.said()
+    orphans = [one for one in said.tool_results if results.is_orphan(position, one.tool_use_id)]
+    if logged.role == "user" and not is_prompt(said):
+        yield from map(_orphan, orphans)
         return
     who = {"user": "Prompt", "system": "System text"}.get(
         logged.role, one_line(logged.model or "Answer", _LINE)
@@ -139,6 +145,7 @@ def _message(
                 yield _call(block, results.of(position, block.id))
             case Opaque():
                 yield _folded(f"a block of type {one_line(block.kind, 40)}", _fence(block.raw))
+    yield from map(_orphan, orphans)
 
 
 def _call(use: ToolUse, result: ToolResult | ToolResultEntry | None) -> str:
@@ -150,10 +157,19 @@ def _call(use: ToolUse, result: ToolResult | ToolResultEntry | None) -> str:
     else:
         took = "" if result.duration_ms is None else f" {result.duration_ms / 1000:.1f} s"
         facts = f"{took}{' (error)' if result.is_error else ''}"
-        body += "\n" + _fence(result.content)
-        for image in result.images:
-            body += f"\n*[image, {_escaped(image.mime_type)}, {image.blob.size} bytes]*\n"
+        body += "\n" + _fence(result.content) + "".join(map(_picture, result.images))
     return _folded(f"{one_line(use.name, 40)} {first}{facts}", body)
+
+
+def _orphan(result: ToolResult | ToolResultEntry) -> str:
+    body = _fence(result.content) + "".join(map(_picture, result.images))
+    facts = " (error)" if result.is_error else ""
+    name = one_line(result.tool_use_id, 40)
+    return _folded(f"the result of a call that is not here: {name}{facts}", body)
+
+
+def _picture(image: Image) -> str:
+    return f"\n*[image, {_escaped(image.mime_type)}, {image.blob.size} bytes]*\n"
 
 
 def _words(text: str) -> str:
@@ -209,6 +225,7 @@ class _Results:
         self._of: dict[tuple[int, str], list[ToolResult | ToolResultEntry]] = {}
         self._taken: dict[tuple[int, str], int] = {}
         self._void: set[int] = set()
+        self._orphans: set[tuple[int, str]] = set()
         calls: dict[str, int] = {}
         alone: set[tuple[int, str]] = set()
         partials: list[int] = []
@@ -216,7 +233,9 @@ class _Results:
             entry = state.body(position)
             if isinstance(entry, PartialEntry):
                 partials.append(position)
-            elif isinstance(entry, ToolResultEntry) and entry.tool_use_id in calls:
+            elif isinstance(entry, ToolResultEntry) and entry.tool_use_id not in calls:
+                self._orphans.add((position, entry.tool_use_id))
+            elif isinstance(entry, ToolResultEntry):
                 key = (calls[entry.tool_use_id], entry.tool_use_id)
                 self._of.setdefault(key, []).append(entry)
                 alone.add(key)
@@ -229,6 +248,7 @@ class _Results:
                     calls[use.id] = position
                 for result in said.tool_results:
                     if result.tool_use_id not in calls:
+                        self._orphans.add((position, result.tool_use_id))
                         continue
                     key = (calls[result.tool_use_id], result.tool_use_id)
                     if key in alone:  # the same, as the model was shown it
@@ -243,6 +263,10 @@ class _Results:
         place = self._taken.get(key, 0)
         self._taken[key] = place + 1
         return found[place] if place < len(found) else None
+
+    def is_orphan(self, position: int, tool_use_id: str) -> bool:
+        """Whether no call with this id came before the result at `position`."""
+        return (position, tool_use_id) in self._orphans
 
     def void(self, position: int) -> bool:
         return position in self._void

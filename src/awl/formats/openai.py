@@ -503,7 +503,7 @@ class _Writer:
     def _content(self, blocks: Sequence[ContentBlock]) -> Any:
         if all(isinstance(block, Text) for block in blocks) and len(blocks) <= 1:
             return "".join(block.text for block in blocks if isinstance(block, Text))
-        return [part for part in map(self._part, blocks) if part is not None]
+        return [part for part in map(self._part, blocks) if part is not None] or ""
 
     def _part(self, block: ContentBlock) -> dict[str, Any] | None:
         if isinstance(block, Text):
