@@ -387,17 +387,16 @@ class _Reader:
                         self._settle()
                         self._add_opaque("unknown", line)
                     elif record.message is not None:
-                        self._at(record.timestamp)
+                        if 0 < record.timestamp < _LATEST:
+                            self._next_time = record.timestamp
+                        else:  # it may be no time
+                            self._last_time = time_of(record.timestamp) or self._time
+                            self._next_time = 0.0
                         self._event(record.message, line)
                 yield from self._made
                 self._made.clear()
             self._settle()
             yield from self._made
-
-    def _at(self, timestamp: float) -> None:
-        if not 0 < timestamp < _LATEST:  # it may be no time
-            self._last_time, timestamp = time_of(timestamp) or self._time, 0.0
-        self._next_time = timestamp
 
     @property
     def _time(self) -> str:

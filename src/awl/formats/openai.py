@@ -274,8 +274,10 @@ def parts(
     found: list[ContentBlock] = []
     for raw, part in _PARTS(content):
         known = None if part is None else block(part, keep)
-        kind = f"{source}:{part.type if part else 'part'}"
-        found.append(known or Opaque(kind=kind, raw=str(raw, "utf-8")))
+        if known is None:
+            kind = "part" if part is None else part.type
+            known = Opaque(kind=f"{source}:{kind}", raw=str(raw, "utf-8"))
+        found.append(known)
     return tuple(found)
 
 
