@@ -295,6 +295,14 @@ def test_reasoning_goes_back_with_the_api_that_it_came_from(
     assert answer["content"][0] == thought
 
 
+def test_a_message_without_a_message_goes_back_as_what_pi_opens(tmp_path: Path) -> None:
+    file = File(version=3).say("user", "one").add("message", note="lost").say("user", "two")
+    landed = land(file.write(tmp_path / "pi"), PI, tmp_path / "awl")
+    lines = back(landed, tmp_path / "back.jsonl")
+    assert [line["type"] for line in lines] == ["session", "message", "custom", "message"]
+    assert lines[2]["data"]["note"] == "lost"
+
+
 def test_pictures_come_over_and_go_back(tmp_path: Path) -> None:
     picture = {"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png"}
     call = {"type": "toolCall", "id": "c", "name": "read", "arguments": {"path": "a.png"}}

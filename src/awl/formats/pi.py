@@ -874,7 +874,11 @@ class _Writer:
         if not entry.kind.startswith(f"{NAME}:"):
             yield {"type": "custom", "customType": entry.kind, "data": entry.raw}
         elif entry.kind != f"{NAME}:session":
-            yield _record_of(entry.raw.get("record"))
+            record = _record_of(entry.raw.get("record"))
+            if record.get("type") == "message" and not isinstance(record.get("message"), dict):
+                # pi opens no file with such a message.
+                record = {"type": "custom", "customType": entry.kind, "data": record}
+            yield record
 
     def _lose(self, what: str, count: int = 1) -> None:
         if count:
