@@ -32,7 +32,7 @@ from typing import BinaryIO, Final
 
 import msgspec
 
-from awl.conversation import ContentBlock, Text, Thinking, ToolResult, ToolUse
+from awl.conversation import Text, Thinking, ToolResult, ToolUse
 from awl.entries import (
     CondensationEntry,
     Entry,
@@ -172,8 +172,9 @@ class _Tokens(msgspec.Struct, frozen=True, gc=False):
 
     def entry(self) -> Usage:
         """Cached tokens are counted apart in awl, and reasoning with the rest."""
+        fresh = self.input - self.cached
         return Usage(
-            input=max(0, self.input - self.cached),
+            input=fresh if fresh > 0 else 0,
             output=self.output + (self.thoughts or 0),
             cache_read=self.cached or None,
         )
@@ -377,7 +378,8 @@ class _Plan:
         """Take what is on the lines from that one on."""
         left = self.left
         spans, gone, last = left.spans, left.gone, self.last
-        for at, (start, line, record) in enumerate(zip(*block, strict=True), first):
+        numbers = range(first, first + len(block.lines))
+        for at, start, line, record in zip(numbers, *block, strict=True):
             if record is None:
                 continue
             if record.rewind_to is not None:
@@ -494,7 +496,7 @@ class _Reader:
             if said is None:
                 self._report.left_out["messages that cannot be read"] += 1
                 continue
-            self._take(*said)
+            self._take(said)
             yield from self._taken()
         self._named(_text(document.members.get("summary")))
         yield from self._taken()
@@ -542,7 +544,7 @@ class _Reader:
             last = self._plan.last.get(name, where)
             if last != where:
                 said = near.fetch(last) or said
-            self._take(*said)
+            self._take(said)
         self._left.spans[name] = before, self._chain.count
 
     def _rewound(self, name: str) -> None:
@@ -582,8 +584,13 @@ class _Reader:
                 self._place(said, where, near)
 
     def _condense(self, gone: list[str], instead: list[_LooseMessage]) -> None:
-        said = (self._content(message) for message in instead if message.type == "user")
-        texts = [block.text for content in said for block in content if isinstance(block, Text)]
+        texts = [
+            block.text
+            for message in instead
+            if message.type == "user"
+            for block in parts.blocks_of(message.content, NAME, self._keep)
+            if isinstance(block, Text)
+        ]
         replaced = self._summaries.up_to(self._left.spans[gone[-1]][1])
         if replaced is None:
             return
@@ -607,10 +614,12 @@ class _Reader:
 
     # -- messages ----------------------------------------------------------------------------------
 
-    def _take(self, message: _LooseMessage, line: bytes, time: str) -> None:
+    def _take(self, said: _Said) -> None:
+        message, line, time = said
         self._time = time or self._time
         if message.type == "user":
-            self._say(LoggedMessage(role="user", content=self._content(message)))
+            content = parts.blocks_of(message.content, NAME, self._keep)
+            self._say(LoggedMessage(role="user", content=content))
         elif message.type == "gemini":
             self._say(self._answer(message))
             for call in message.tool_calls or ():
@@ -624,11 +633,8 @@ class _Reader:
             MessageEntry(id=self._chain.draw(), timestamp=self._time, message=message)
         )
 
-    def _content(self, message: _LooseMessage) -> tuple[ContentBlock, ...]:
-        return parts.blocks_of(message.content, NAME, self._keep)
-
     def _answer(self, message: _LooseMessage) -> LoggedMessage:
-        content = self._content(message)
+        content = parts.blocks_of(message.content, NAME, self._keep)
         if message.thoughts:
             content = (*map(_thinking, message.thoughts), *content)
         if message.tool_calls:

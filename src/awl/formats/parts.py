@@ -102,7 +102,7 @@ def blocks_of(
     """The blocks of a field that holds a text, a part, or a list of parts."""
     if type(given) is str:
         return (Text(text=given),) if given else ()
-    return blocks(parts_of(given), source, keep)
+    return blocks(given if type(given) is list else parts_of(given), source, keep)
 
 
 def blocks(
