@@ -105,11 +105,30 @@ def test_a_programs_usual_place_is_known(awl: Awl) -> None:
     shutil.copy(CLAUDE, projects)
     env = {"CLAUDE_CONFIG_DIR": str(awl.home / "elsewhere")}
     (claude,) = awl("sessions", "import", "--from", "claude-code", env=env).lines
+    shutil.copytree(awl.home / "elsewhere", awl.home / ".config" / "claude")
+    assert awl("sessions", "import", "--from", "claude-code").lines == [claude]
     assert codex != claude
     assert awl("sessions", "import", str(awl.home / ".codex"), str(projects)).lines == [
         codex,
         claude,
     ]
+
+
+def test_what_subagents_said_in_files_of_their_own_is_left_out_of_folders_and_counted(
+    awl: Awl,
+) -> None:
+    folder = awl.work / "many"
+    folder.mkdir()
+    first, _, rest = CODEX.read_text().partition("\n")
+    meta = json.loads(first)
+    meta["payload"]["source"] = {"subagent": "review"}
+    agent = folder / "rollout-of-a-subagent.jsonl"
+    agent.write_text(f"{json.dumps(meta)}\n{rest}")
+    done = awl("sessions", "import", "many")
+    assert done.lines == []
+    assert "left out: 1 conversation of subagents in files of their own;" in done.err
+    assert "no session in it" not in done.err
+    assert len(awl("sessions", "import", str(agent)).lines) == 1
 
 
 def test_every_program_with_a_usual_place_can_be_named(awl: Awl) -> None:

@@ -421,9 +421,9 @@ def test_conversations_of_subagents_in_files_of_their_own_are_named(tmp_path: Pa
     landed = land(tmp_path / "claude" / LONG.name, CLAUDE, tmp_path / "awl")
     said = "\n".join(landed.report.lines(landed.log))
     assert f"2 conversations of subagents, in {folder}" in said
-    assert CLAUDE.belongs(head_of(agent))
+    assert CLAUDE.of_subagent(head_of(agent))
     agent.write_text(given(file.records[0]).replace("true", "false") + "\n")
-    assert not CLAUDE.belongs(head_of(agent)), "another one's file of that name"
+    assert not CLAUDE.of_subagent(head_of(agent)), "another one's file of that name"
     assert land(agent, CLAUDE, tmp_path / "awl2").facts.source_id == "agent-7"
 
 
@@ -442,7 +442,7 @@ def test_conversations_of_subagents_beside_their_session_are_named(tmp_path: Pat
     assert f"2 conversations of subagents, in {path.parent}/agent-*.jsonl" in said
     assert count_awl(landed.shown).prompts == 1
     other = path.with_name("agent-b1.jsonl")
-    assert CLAUDE.belongs(head_of(other))
+    assert CLAUDE.of_subagent(head_of(other))
     assert count_awl(land(other, CLAUDE, tmp_path / "awl").shown).prompts == 1
 
 

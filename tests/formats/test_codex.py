@@ -371,8 +371,8 @@ def test_without_a_way_to_unpack_it_says_what_to_do(
 def test_a_subagents_session_belongs_to_another(tmp_path: Path) -> None:
     file = File()
     file.lines[0]["payload"]["source"] = {"subagent": "review"}
-    assert CODEX.belongs(head_of(file.write(tmp_path)))
-    assert not any(CODEX.belongs(head_of(path)) for path in FILES)
+    assert CODEX.of_subagent(head_of(file.write(tmp_path)))
+    assert not any(CODEX.of_subagent(head_of(path)) for path in FILES)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem[-4:])

@@ -305,8 +305,8 @@ def test_documents_of_before_read_alike(tmp_path: Path) -> None:
 def test_a_subagents_session_belongs_to_another(tmp_path: Path) -> None:
     file = File()
     file.lines[0]["kind"] = "subagent"
-    assert GEMINI.belongs(head_of(file.write(tmp_path)))
-    assert not any(GEMINI.belongs(head_of(path)) for path in FILES)
+    assert GEMINI.of_subagent(head_of(file.write(tmp_path)))
+    assert not any(GEMINI.of_subagent(head_of(path)) for path in FILES)
 
 
 def test_cut_and_garbled_it_costs_that_alone(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from awl.entries import (
     UnknownEntry,
 )
 from awl.formats import find
-from awl.formats.listing import Found, sessions_in
+from awl.formats.listing import Found, OfSubagent, sessions_in
 from awl.formats.records import head_of
 
 QWEN = find("qwen-code")
@@ -200,7 +200,7 @@ def test_conversations_of_subagents_are_named_and_are_none_of_the_session(tmp_pa
     landed = land(paths[0], QWEN, tmp_path / "awl")
     said = "\n".join(landed.report.lines(landed.log))
     assert f"1 conversation of subagents, in {paths[1].parent}" in said
-    assert [found.path for found in sessions_in(folder) if isinstance(found, Found)] == [paths[0]]
+    assert list(sessions_in(folder)) == [Found(paths[0], "qwen-code"), OfSubagent(paths[1])]
     assert land(paths[1], QWEN, tmp_path / "awl").facts.source_id == "agent-a"
 
 

@@ -159,6 +159,7 @@ class Arrivals:
         self._own = store.reception(keep_id=keep_id, dry_run=dry_run)
         self._others = Importer(store.root, store.logs(), here(None), dry_run=dry_run)
         self._came: Counter[str] = Counter()
+        self._of_subagents = 0
         self._tally: Tally = Tally()
 
     @property
@@ -168,6 +169,8 @@ class Arrivals:
 
     def take(self, paths: Sequence[Path]) -> None:
         """Take in files, and those in folders; say what a person should know."""
+        from awl.formats.format import counted
+
         sources = [source for path in paths for source in self._sources(path)]
         total = sum(source.size for source in sources)
         show = progress("importing")
@@ -177,6 +180,9 @@ class Arrivals:
             before += source.size
             if show is not None:
                 show(before, total)
+        if self._of_subagents:
+            left = counted(self._of_subagents, "conversations of subagents in files of their own")
+            say(f"left out: {left}; one comes if its file is named")
         if self._came.total() != 1 or self._dry_run:
             self._say_sum()
 
@@ -190,7 +196,7 @@ class Arrivals:
                 for one in self._within(path):
                     found += 1
                     yield one
-                if not found and not self.ids:
+                if not found and not self.ids and not self._of_subagents:
                     say(f"{path}: there is no session in it")
             elif self._name != "auto":
                 yield _sized(path, format_named(self._name))
@@ -223,6 +229,8 @@ class Arrivals:
                     self._came["unknown"] += 1
                     if self._came["unknown"] <= _MOST_SAID:
                         say(str(found))
+                elif isinstance(found, listing.OfSubagent):
+                    self._of_subagents += 1
                 else:
                     yield _sized(found.path, find(found.format))
 

@@ -124,9 +124,12 @@ def _is_record(found: dict[str, Any]) -> bool:
     )
 
 
-def _belongs(head: Head) -> bool:
-    """A subagent's conversation belongs to the session that started it."""
-    return _is_of_subagent(head.path) and b'"isSidechain":true' in head.data
+def _of_subagent(head: Head) -> bool:
+    return (
+        _is_of_subagent(head.path)
+        and b'"isSidechain":true' in head.data
+        and not any(map(is_of_qwen, head.objects))
+    )
 
 
 def _is_of_subagent(path: Path) -> bool:
@@ -714,6 +717,9 @@ FORMAT: Final = Format(
     title="Claude Code",
     recognise=_recognise,
     read=_read,
-    belongs=_belongs,
-    places=(Place(variable="CLAUDE_CONFIG_DIR", default=".claude", below="projects"),),
+    of_subagent=_of_subagent,
+    places=(
+        Place(variable="CLAUDE_CONFIG_DIR", default=".claude", below="projects"),
+        Place(variable="", default=".config/claude", below="projects"),
+    ),
 )

@@ -91,7 +91,7 @@ _WRAPPED: Final = frozenset(
 )
 
 
-def _belongs(head: Head) -> bool:
+def _of_subagent(head: Head) -> bool:
     """A session that another one started is none that a person did."""
     for found in head.objects:
         payload = found.get("payload")
@@ -565,7 +565,7 @@ FORMAT: Final = Format(
     title="Codex",
     recognise=_recognise,
     read=_read,
-    belongs=_belongs,
+    of_subagent=_of_subagent,
     places=(
         Place(variable="CODEX_HOME", default=".codex", below="sessions"),
         Place(variable="CODEX_HOME", default=".codex", below="archived_sessions"),

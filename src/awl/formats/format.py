@@ -161,6 +161,7 @@ class Format:
         places: where the program keeps its sessions.
         recognise: whether a file is one of its sessions, by what its head holds.
         belongs: whether a file is part of another one's session and none by itself.
+        of_subagent: whether a file is a conversation that another session started.
         read: the session in a file; payloads are given to `Keep` before the entry that names them.
             None where awl only writes the format.
         write: the bytes of a file, in pieces; None where awl only reads the format.
@@ -174,6 +175,7 @@ class Format:
     read: Callable[[Path, Keep], Imported] | None = None
     places: tuple[Place, ...] = ()
     belongs: Callable[[Head], bool] = lambda head: False
+    of_subagent: Callable[[Head], bool] = lambda head: False
     write: Callable[[Source], Iterator[bytes]] | None = None
     blobs: str | None = None
     cannot_carry: tuple[str, ...] = ()

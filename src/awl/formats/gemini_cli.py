@@ -81,7 +81,7 @@ def _recognise(head: Head) -> bool:
     )
 
 
-def _belongs(head: Head) -> bool:
+def _of_subagent(head: Head) -> bool:
     return any(found.get("kind") == "subagent" and "projectHash" in found for found in head.objects)
 
 
@@ -697,6 +697,6 @@ FORMAT: Final = Format(
     title="Gemini CLI",
     recognise=_recognise,
     read=_read,
-    belongs=_belongs,
+    of_subagent=_of_subagent,
     places=(Place(variable="GEMINI_CLI_HOME", default="", below=".gemini/tmp"),),
 )

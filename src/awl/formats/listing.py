@@ -33,6 +33,12 @@ class Found(msgspec.Struct, frozen=True):
     format: str
 
 
+class OfSubagent(msgspec.Struct, frozen=True):
+    """A conversation in a file of its own that another session started."""
+
+    path: Path
+
+
 def recognise(path: Path) -> Format:
     """The format of a file, by its content.
 
@@ -61,7 +67,9 @@ def _format_of(head: Head) -> Format:
     raise NotRecognised(path, "its content is of no format that is known")
 
 
-def sessions_in(folder: Path, only: Format | None = None) -> Iterator[Found | NotRecognised]:
+def sessions_in(
+    folder: Path, only: Format | None = None
+) -> Iterator[Found | NotRecognised | OfSubagent]:
     """The sessions below a folder, in order of name; and what looks like one and is none.
 
     With `only`, nothing but sessions of that format. Links to folders are not followed, and what
@@ -77,6 +85,11 @@ def sessions_in(folder: Path, only: Format | None = None) -> Iterator[Found | No
                 head = head_of(path)
             except (AwlError, OSError) as error:
                 yield NotRecognised(path, str(getattr(error, "strerror", None) or error))
+                continue
+            of = next((known for known in map(find, NAMES) if known.of_subagent(head)), None)
+            if of is not None:
+                if only in (None, of):
+                    yield OfSubagent(path)
                 continue
             if any(find(known).belongs(head) for known in NAMES):
                 continue

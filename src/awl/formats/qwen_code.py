@@ -84,6 +84,14 @@ def is_record(found: dict[str, Any]) -> bool:
     )
 
 
+def _of_subagent(head: Head) -> bool:
+    return _is_of_subagent(head.path) and _recognise(head) and b'"isSidechain":true' in head.data
+
+
+def _is_of_subagent(path: Path) -> bool:
+    return path.name.startswith("agent-")
+
+
 def _read(path: Path, keep: Keep) -> Imported:
     facts = _glance(path)
     report = Report()
@@ -179,10 +187,9 @@ def _glance(path: Path) -> Facts:
             found["model"] = record.model or ""
         if found["model"] or number == _GLANCE:
             break
-    of_subagent = path.name.startswith("agent-")
     return Facts(
         source=NAME,
-        source_id=path.stem if of_subagent else found["session_id"] or path.stem,
+        source_id=path.stem if _is_of_subagent(path) else found["session_id"] or path.stem,
         source_path=path,
         cwd=found["cwd"],
         provider=PROVIDER,
@@ -354,6 +361,7 @@ FORMAT: Final = Format(
     title="Qwen Code",
     recognise=_recognise,
     read=_read,
+    of_subagent=_of_subagent,
     places=(
         Place(variable="QWEN_RUNTIME_DIR", default=".qwen", below="projects"),
         Place(variable="QWEN_HOME", default=".qwen", below="projects"),
