@@ -9,14 +9,21 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import cached_property
+from io import BufferedReader
 from itertools import chain, filterfalse
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Final
 
 import msgspec
 
 from awl.formats.format import Damaged, Report
-from awl.formats.records import LONGEST, is_compressed, open_source, size_of
+from awl.formats.records import (
+    LONGEST,
+    is_compressed,
+    open_source,
+    read_until_damage,
+    size_of,
+)
 from awl.log.scan import BOM
 
 _AT_ONCE: Final = 32 << 20
@@ -77,7 +84,7 @@ class Document:
                 yield list(map(bytes, elements[at : at + _TOGETHER]))
             return
         with open_source(self.path) as file:
-            pieces = _Pieces(file.read(_AT_ONCE + 1).removeprefix(BOM), file)
+            pieces = _Pieces(file)
             try:
                 for value in self._piecewise(pieces, report):
                     yield [value]
@@ -93,15 +100,13 @@ class Document:
         """The size, the members and the elements of a sound file of moderate size."""
         # A buffer of the file's size is had sooner than a larger one.
         most = _AT_ONCE if is_compressed(self.path) else min(size_of(self.path), _AT_ONCE)
-        with open_source(self.path) as file:
-            data = file.read(most + 1)
-        if len(data) > most:
-            return None
-        size = len(data)
-        data = data.removeprefix(BOM)
         try:
-            return size, *_split(data, self.array)
-        except Exception:  # whatever this decoder says, the pieces have the last word
+            with open_source(self.path) as file:
+                data = file.read(most + 1)
+            if len(data) > most:
+                return None
+            return len(data), *_split(data.removeprefix(BOM), self.array)
+        except Exception:  # whatever is wrong here, the pieces have the last word
             return None
 
     def _piecewise(self, pieces: _Pieces, report: Report) -> Iterator[bytes]:
@@ -163,10 +168,10 @@ class _Pieces:
     `data` is what is held of it, which begins at byte `base`, and `at` the place in it.
     """
 
-    def __init__(self, data: bytes, file: BinaryIO) -> None:
-        self.data = data
+    def __init__(self, file: BufferedReader) -> None:
+        self.data, self._damage = read_until_damage(file, _AT_ONCE + 1)
         self.base = 0
-        self.at = 0
+        self.at = len(BOM) if self.data.startswith(BOM) else 0
         self._file = file
 
     def next(self) -> bytes:
@@ -239,8 +244,10 @@ class _Pieces:
         size = len(self.data)
         if size >= LONGEST:
             raise _Ended(f"a value longer than {LONGEST >> 20} MiB")
-        piece = self._file.read(min(max(_PIECE, size), LONGEST - size))
-        if not piece:
+        if self._damage is not None:
+            raise self._damage
+        piece, self._damage = read_until_damage(self._file, min(max(_PIECE, size), LONGEST - size))
+        if self._damage is None and not piece:
             middle = self.data.strip()
             raise _Ended("ends in the middle" if middle else "ends before its end")
         self.data += piece

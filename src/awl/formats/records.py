@@ -81,16 +81,22 @@ def is_compressed(path: Path) -> bool:
 
 
 def head_of(path: Path) -> Head:
-    """The beginning of a file: at least its first whole line, if that is not endless.
+    """The beginning of a file: at least its first whole line, if that is not endless. Of a damaged
+    one, what stands before the damage.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: nothing of it can be read.
     """
+    whole = False
     with open_source(path) as file:
-        data = file.read(_HEAD)
-        if b"\n" not in data:
-            data += file.readline(_LARGEST_HEAD)
-        whole = not file.read(1)
+        data, damage = read_until_damage(file, _HEAD)
+        if damage is None:
+            with contextlib.suppress(OSError):
+                if b"\n" not in data:
+                    data += file.readline(_LARGEST_HEAD)
+                whole = not file.read(1)
+        elif not data:
+            raise damage
     lines = data.removeprefix(BOM).split(b"\n")
     if not whole:
         lines.pop()
@@ -102,6 +108,18 @@ def head_of(path: Path) -> Head:
             if len(objects) == _MOST_OBJECTS:
                 break
     return Head(path, data, tuple(objects))
+
+
+def read_until_damage(file: BufferedReader, size: int) -> tuple[bytes, OSError | None]:
+    """Up to so many bytes of a file; and why no more of it can be read, if it cannot."""
+    pieces: list[bytes] = []
+    try:
+        while size > 0 and (piece := file.read1(size)):
+            pieces.append(piece)
+            size -= len(piece)
+    except OSError as error:
+        return b"".join(pieces), error
+    return b"".join(pieces), None
 
 
 def lenient(line: bytes) -> object:
