@@ -262,6 +262,17 @@ def test_what_providers_want_back_with_reasoning_and_calls_is_kept(tmp_path: Pat
     assert landed.report.left_out["parts of results that are no text and no image"] == 1
 
 
+def test_a_log_of_kimi_code_is_not_taken_for_one_of_kimi_cli(tmp_path: Path) -> None:
+    said = {"role": "user", "content": [{"type": "text", "text": "hi"}], "toolCalls": []}
+    lines = [
+        {"type": "metadata", "protocol_version": "1.4", "created_at": 1785865047055},
+        {"type": "context.append_message", "time": 1785865047055, "message": said},
+    ]
+    path = tmp_path / "wire.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert not KIMI.recognise(head_of(path))
+
+
 def test_a_question_on_the_side_is_kept(tmp_path: Path) -> None:
     session = Session(tmp_path)
     session.event("TurnBegin", user_input="go")

@@ -70,7 +70,8 @@ def _recognise(head: Head) -> bool:
 def _is_wire(found: dict[str, Any]) -> bool:
     message = found.get("message")
     if found.get("type") == "metadata":
-        return isinstance(found.get("protocol_version"), str)
+        # With a time it begins a log of Kimi Code, which is another program.
+        return isinstance(found.get("protocol_version"), str) and "created_at" not in found
     return (
         isinstance(message, dict)
         and isinstance(message.get("type"), str)
