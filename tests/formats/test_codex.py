@@ -16,6 +16,7 @@ from awl.entries import CondensationEntry, MessageEntry, ModelChangeEntry, Title
 from awl.errors import AwlError
 from awl.formats import find, zst
 from awl.formats.records import head_of, open_source
+from awl.store.importing import Importer
 from awl.view import view
 
 CODEX = find("codex")
@@ -153,6 +154,10 @@ class File:
         return landed
 
 
+def titles(landed: Landed) -> list[str]:
+    return [one.title for one in landed.entries if isinstance(one, TitleEntry)]
+
+
 def said(landed: Landed) -> list[str]:
     return [item.message.text for item in landed.state.items if item.message.text]
 
@@ -268,6 +273,28 @@ def test_names_and_models_change(tmp_path: Path) -> None:
     (change,) = [one for one in landed.entries if isinstance(one, ModelChangeEntry)]
     assert (change.provider, change.model) == ("openai", "gpt-6")
     assert landed.state.active_model == ModelRef("openai", "gpt-6")
+
+
+def test_the_name_that_a_person_gave_lies_beside_all_sessions(tmp_path: Path) -> None:
+    home = tmp_path / "codex"
+    index = home / "session_index.jsonl"
+    file = File()
+    file.ask("x")
+    file.answer("y")
+    path = file.write(home / "sessions" / "2026" / "01" / "01")
+    given_names = [("0199-aa", "Old"), ("another", "Other"), ("0199-aa", "New")]
+    rows = [{"id": one, "thread_name": name, "updated_at": ""} for one, name in given_names]
+    index.write_text("torn\n" + "".join(given(row) + "\n" for row in rows))
+    landed = land(path, CODEX, tmp_path / "awl")
+    assert titles(landed) == ["New"]
+    assert_sound(landed)
+    file.ask("z")
+    file.write(path.parent)
+    brought = Importer(tmp_path / "awl", [landed.log], str(tmp_path)).bring(path, CODEX)
+    assert brought.outcome == "grown"
+    assert count_awl(landed.shown) == count_codex(path)
+    assert titles(landed) == ["New"]
+    assert titles(land(file.write(tmp_path / "alone"), CODEX, tmp_path / "other")) == []
 
 
 def test_a_summary_that_nobody_can_read_replaces_nothing(tmp_path: Path) -> None:

@@ -16,12 +16,17 @@ event_msg       for the screen: the twins of the items. Only what the items do n
                 token counts, that turns were rolled back, a name.
 token_usage_record, world_state and others: book-keeping; what is unknown is kept.
 
+The names that people gave sessions are in `session_index.jsonl` beside the folder `sessions`, a
+line each time one is given: {id, thread_name, updated_at}.
+
 The arguments of a call are the text that the model wrote; those of custom_tool_call are no JSON. An
 output says in its text whether the command failed; only early versions have a mark for it.
 """
 
 from __future__ import annotations
 
+import contextlib
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -73,6 +78,8 @@ _INJECTED: Final = (
 )
 """Begin what the program says as the user, which is no turn of the person's."""
 
+_FOLDERS: Final = ("sessions", "archived_sessions")
+
 _PREFIXES: Final = {"message": "msg", "reasoning": "rs", "function_call": "fc"}
 """With what a server's ids of items begin, by the item's type."""
 
@@ -114,12 +121,40 @@ def _read(path: Path, keep: Keep) -> Imported:
         provider=glance.provider or "openai",
         model=glance.model,
         created=glance.created,
+        title=_name_of(source_id, path),
     )
     reader = _Reader(lines, report, Chain(source_id), keep, facts)
     return Imported(facts, reader.entries(), report, size_of(path), lambda: lines.end)
 
 
+def _name_of(session_id: str, path: Path) -> str:
+    """The name that a person gave a session; none, if it does not lie where Codex has it."""
+    homes = (place.parent for place in path.parents if place.name in _FOLDERS)
+    home = next(homes, None)
+    return "" if home is None else _names_in(home).get(session_id, "")
+
+
+@functools.lru_cache(maxsize=8)
+def _names_in(home: Path) -> dict[str, str]:
+    """The names of sessions, by their ids. The last that was given counts."""
+    try:
+        lines = (home / "session_index.jsonl").read_bytes().splitlines()
+    except OSError:
+        return {}
+    found: dict[str, str] = {}
+    for line in lines:
+        with contextlib.suppress(msgspec.MsgspecError):
+            named = msgspec.json.decode(line, type=_Named)
+            found[named.id] = named.thread_name.strip()
+    return found
+
+
 # -- records ---------------------------------------------------------------------------------------
+
+
+class _Named(msgspec.Struct, frozen=True, gc=False):
+    id: str
+    thread_name: str
 
 
 class _Tokens(msgspec.Struct, frozen=True, gc=False):
@@ -566,8 +601,5 @@ FORMAT: Final = Format(
     recognise=_recognise,
     read=_read,
     of_subagent=_of_subagent,
-    places=(
-        Place(variable="CODEX_HOME", default=".codex", below="sessions"),
-        Place(variable="CODEX_HOME", default=".codex", below="archived_sessions"),
-    ),
+    places=tuple(Place(variable="CODEX_HOME", default=".codex", below=one) for one in _FOLDERS),
 )
