@@ -130,8 +130,9 @@ class _Usage(msgspec.Struct, frozen=True, rename="camel", gc=False):
     def entry(self) -> Usage:
         """Cached tokens are counted apart in awl, and reasoning with the rest."""
         cached = self.cached_content_token_count
+        fresh = self.prompt_token_count - cached
         return Usage(
-            input=max(0, self.prompt_token_count - cached),
+            input=fresh if fresh > 0 else 0,
             output=self.candidates_token_count + self.thoughts_token_count,
             cache_read=cached or None,
         )
@@ -238,7 +239,10 @@ class _Reader:
                     continue
                 if isinstance(parent, str):
                     self._aside[record.uuid] = parent
-                yield from self._beside(record, line)
+                if record.subtype in _ASIDE:
+                    self._report.left_out[_BOOKKEEPING] += 1
+                else:
+                    yield from self._beside(record, line)
                 continue
             if parent is not msgspec.UNSET:
                 rewind = self._chain.jump(parent, self._time)
@@ -252,7 +256,7 @@ class _Reader:
         if record.subtype == "custom_title" and title and title != self._title:
             self._title = title
             yield TitleEntry(**self._stamps(None), title=title)
-        elif record.subtype in _ASIDE or title:
+        elif title:
             self._report.left_out[_BOOKKEEPING] += 1
         else:
             yield self._opaque(None, record.subtype or "unknown", line)
