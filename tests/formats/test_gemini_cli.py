@@ -256,6 +256,41 @@ def test_pictures_belong_to_the_result_they_stand_beside(tmp_path: Path) -> None
     assert [len(one.images) for one in results] == [1]
 
 
+ANSWER: JSON = {"functionResponse": {"id": "a", "name": "run", "response": {"output": "told"}}}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        [ANSWER],
+        ANSWER,
+        ["a text alone", ANSWER],
+        [{"text": 7, **ANSWER}],
+        [{"functionCall": None, **ANSWER}],
+        [{"functionCall": 7, **ANSWER}],
+        [{"functionCall": {"id": "b", "name": "run"}}, ANSWER],
+        [{"functionResponse": {**ANSWER["functionResponse"], "parts": 7}}],
+        [{"functionResponse": {**ANSWER["functionResponse"], "id": None, "name": "a"}}],
+    ],
+)
+def test_a_call_that_a_message_answers_has_no_other_result(tmp_path: Path, content: Any) -> None:
+    file = File()
+    file.message("u1", "user", "go")
+    file.message("g1", "gemini", "", toolCalls=[call("a", "of the call")])
+    file.message("u2", "user", content)
+    outputs = count_awl(file.land(tmp_path).shown).outputs
+    assert [(name, text) for name, text, _ in outputs] == [("a", "told")]
+
+
+def test_a_part_that_is_a_call_answers_none(tmp_path: Path) -> None:
+    file = File()
+    file.message("u1", "user", "go")
+    file.message("g1", "gemini", "", toolCalls=[call("a", "of the call")])
+    file.message("u2", "user", [{"functionCall": {"id": "b", "name": "run"}, **ANSWER}])
+    outputs = count_awl(file.land(tmp_path).shown).outputs
+    assert [(name, text) for name, text, _ in outputs] == [("a", "of the call")]
+
+
 def test_of_the_results_of_a_batch_each_call_has_its_own(tmp_path: Path) -> None:
     calls = [call("a", "of a"), call("b", "of b")]
     batch = [part for one in calls for part in one["result"]] + [{"text": "beside"}]
