@@ -146,6 +146,18 @@ def test_every_program_with_a_usual_place_can_be_named(awl: Awl) -> None:
         assert awl("sessions", "import", "--from", name, "--dry-run").lines, name
 
 
+def test_a_program_that_keeps_its_sessions_where_it_runs_is_looked_for_there(awl: Awl) -> None:
+    started = {"type": "session_started", "cwd": "/x", "provider_name": "p", "model": "m"}
+    for place, name in ((awl.work, "here"), (awl.home, "there")):
+        folder = place / ".zeph" / "sessions" / name
+        folder.mkdir(parents=True)
+        kinds = ({**started, "session_id": name}, {"type": "user_message", "text": name})
+        events = ({"seq": n, "ts_ms": 1, "kind": kind} for n, kind in enumerate(kinds))
+        (folder / "events.jsonl").write_text("".join(json.dumps(one) + "\n" for one in events))
+    assert len(awl("sessions", "import", "--from", "zeph").lines) == 2
+    assert len(awl("sessions", "import", "--from", "zeph", cwd=awl.home).lines) == 1
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -46,12 +46,13 @@ class Place(msgspec.Struct, frozen=True):
     """A folder in which a program keeps its sessions.
 
     `below` the folder that the environment variable `variable` names, else below `default` in the
-    home directory.
+    home directory, or with `here` in the directory in which awl runs.
     """
 
     variable: str
     default: str
     below: str = ""
+    here: bool = False
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):

@@ -108,6 +108,7 @@ def places_of(known: Format, environ: Mapping[str, str], home: Path) -> list[Pat
     found: dict[Path, None] = {}
     for place in known.places:
         named = environ.get(place.variable) if place.variable else None
-        base = Path(named).expanduser() if named else home / place.default
+        usual = Path.cwd() if place.here else home
+        base = Path(named).expanduser() if named else usual / place.default
         found[base / place.below] = None
     return list(found)

@@ -829,7 +829,10 @@ FORMAT: Final = Format(
     title="zeph",
     recognise=_recognise,
     read=_read,
-    places=(Place(variable="", default=".zeph/sessions"),),
+    places=(
+        Place(variable="", default=".zeph/sessions", here=True),
+        Place(variable="", default=".zeph/sessions"),
+    ),
     write=_write,
     blobs="blobs",
     cannot_carry=(
