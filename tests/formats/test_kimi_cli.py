@@ -244,6 +244,34 @@ def test_what_was_cleared_is_shown_and_not_sent(tmp_path: Path, command: str) ->
     assert said_of(landed) == ["two", "answer to two", "/cleared?", "answer to /cleared?"]
 
 
+def test_what_a_command_said_is_none_of_the_messages_that_stay_behind_a_summary(
+    tmp_path: Path,
+) -> None:
+    session = Session(tmp_path)
+    for prompt in ("one", "/plan on", "two"):
+        session.event("TurnBegin", user_input=prompt)
+        if prompt == "two":
+            break
+        if prompt == "one":
+            session.event("StepBegin", n=1)
+        session.event("ContentPart", type="text", text=f"answer to {prompt}")
+        session.event("TurnEnd")
+    session.event("StepBegin", n=1)
+    session.event("CompactionBegin")
+    session.event("CompactionEnd")
+    session.event("ContentPart", type="text", text="answer to two")
+    session.event("TurnEnd")
+    said = [("user", "one"), ("assistant", "answer to one"), ("user", "two")]
+    lines = [json.dumps({"role": role, "content": text}) for role, text in said]
+    summary = [{"type": "text", "text": COMPACTED}, {"type": "text", "text": "They began."}]
+    first = json.dumps({"role": "user", "content": summary})
+    for name, kept in (("context_1.jsonl", lines), ("context.jsonl", [first, *lines[1:]])):
+        (session.wire.parent / name).write_text("\n".join(kept) + "\n")
+    landed = session.land(tmp_path / "awl")
+    assert "answer to one" in said_of(landed)
+    assert "one" not in said_of(landed)
+
+
 def test_what_providers_want_back_with_reasoning_and_calls_is_kept(tmp_path: Path) -> None:
     session = Session(tmp_path)
     session.event("TurnBegin", user_input="go")

@@ -374,6 +374,7 @@ class _Reader:
         self._contexts: _Contexts
         self._sent: list[int] = []  # the numbers of what was in the context
         self._compactions = 0
+        self._command = 0  # the number of a command that made no request so far
         self._clearing = False  # the turn is the command that clears the context
         self._summaries = Summaries(chain)
 
@@ -413,6 +414,9 @@ class _Reader:
                 self._add_prompt(payload)
             case "StepBegin":
                 self._settle()
+                if self._command:
+                    self._sent.append(self._command)  # it was one for the model
+                    self._command = 0
             case "TurnEnd":
                 self._settle()
                 if self._clearing:
@@ -486,6 +490,8 @@ class _Reader:
                 ),
                 step.timestamp,
             )
+            if self._command:
+                self._sent.pop()  # the program said it, not the model
         for timestamp, result in step.results:
             self._add_message(LoggedMessage(role="user", content=(result,)), timestamp)
 
@@ -508,9 +514,9 @@ class _Reader:
         content = openai.parts(payload.user_input, NAME, self._keep)
         self._add_message(LoggedMessage(role="user", content=content), self._time)
         first = content[0] if content else None
-        self._clearing = False
+        self._clearing, self._command = False, 0
         if isinstance(first, Text) and first.text.startswith("/"):
-            self._sent.pop()  # a command is not in the context
+            self._command = self._sent.pop()  # it is not in the context
             self._clearing = _is_clearing(first.text) is not None
 
     def _result(self, payload: _Payload) -> None:
