@@ -87,7 +87,10 @@ def test_there_and_back_every_entry_has_its_id_and_parent(tmp_path: Path, path: 
     for old, new in zip(before[1:], lines[1:], strict=True):
         if old["type"] != "message":
             left_behind = {"usage", "fromHook", "systemMessage"} if "tokensBefore" in old else set()
-            assert new == {key: old[key] for key in old if key not in left_behind}
+            same = {key: new[key] for key in new if key not in left_behind}
+            assert same == {key: old[key] for key in old if key not in left_behind}
+        if "tokensBefore" in old:
+            assert new["usage"]["totalTokens"] == old["usage"]["totalTokens"]
 
 
 def test_a_tree_is_a_tree(tmp_path: Path) -> None:
@@ -301,6 +304,18 @@ def test_a_message_without_a_message_goes_back_as_what_pi_opens(tmp_path: Path) 
     lines = back(landed, tmp_path / "back.jsonl")
     assert [line["type"] for line in lines] == ["session", "message", "custom", "message"]
     assert lines[2]["data"]["note"] == "lost"
+
+
+def test_what_a_summary_used_goes_back(tmp_path: Path) -> None:
+    cost = {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "total": 0}
+    used = {"input": 9, "output": 5, "cacheRead": 1, "cacheWrite": 0, "totalTokens": 15}
+    usage = {**used, "cost": cost}
+    file = File(version=3).say("user", "one").say("user", "two")
+    file.add(
+        "compaction", summary="s", firstKeptEntryId="00000002", tokensBefore=9, usage=usage
+    ).say("user", "three")
+    landed = land(file.write(tmp_path / "pi"), PI, tmp_path / "awl")
+    assert back(landed, tmp_path / "back.jsonl")[3]["usage"] == usage
 
 
 def test_pictures_come_over_and_go_back(tmp_path: Path) -> None:

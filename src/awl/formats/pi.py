@@ -740,8 +740,6 @@ class _Writer:
     def _answer(self, at: str, message: LoggedMessage) -> dict[str, Any]:
         settings = self._settings[-1]
         provider = message.provider or settings.provider
-        usage = message.usage or Usage(input=0, output=0)
-        cached, written = usage.cache_read or 0, usage.cache_write or 0
         asked = settings.model if provider == settings.provider else message.model
         said: dict[str, Any] = {
             "role": "assistant",
@@ -749,14 +747,7 @@ class _Writer:
             "api": _APIS.get(provider) or _api_of(message.content),
             "provider": provider,
             "model": asked or "",
-            "usage": {
-                "input": usage.input,
-                "output": usage.output,
-                "cacheRead": cached,
-                "cacheWrite": written,
-                "totalTokens": usage.input + usage.output + cached + written,
-                "cost": _NO_COST,
-            },
+            "usage": _usage_record(message.usage or Usage(input=0, output=0)),
             "stopReason": message.stop_reason or "stop",
             "timestamp": _ms(at),
         }
@@ -849,6 +840,8 @@ class _Writer:
             "tokensBefore": entry.tokens_before,
             "details": {"readFiles": [], "modifiedFiles": summary.files_modified},
         }
+        if entry.usage is not None:
+            record["usage"] = _usage_record(entry.usage)
         return record
 
     def _before(self, position: int) -> str | None:
@@ -883,6 +876,18 @@ class _Writer:
     def _lose(self, what: str, count: int = 1) -> None:
         if count:
             self._lost[what] += count
+
+
+def _usage_record(usage: Usage) -> dict[str, Any]:
+    cached, written = usage.cache_read or 0, usage.cache_write or 0
+    return {
+        "input": usage.input,
+        "output": usage.output,
+        "cacheRead": cached,
+        "cacheWrite": written,
+        "totalTokens": usage.input + usage.output + cached + written,
+        "cost": _NO_COST,
+    }
 
 
 def _custom(entry: Entry) -> dict[str, Any]:
