@@ -14,6 +14,7 @@ from awl.conversation import ModelRef
 from awl.entries import CondensationEntry, MessageEntry, TitleEntry, UnknownEntry
 from awl.formats import find
 from awl.formats.records import head_of
+from awl.store.importing import Importer
 from awl.view import view
 
 GEMINI = find("gemini-cli")
@@ -289,6 +290,70 @@ def test_a_part_that_is_a_call_answers_none(tmp_path: Path) -> None:
     file.message("u2", "user", [{"functionCall": {"id": "b", "name": "run"}, **ANSWER}])
     outputs = count_awl(file.land(tmp_path).shown).outputs
     assert [(name, text) for name, text, _ in outputs] == [("a", "of the call")]
+
+
+def context(words: str) -> JSON:
+    content = [{"text": f"<session_context>{words}</session_context>"}]
+    return {"id": "context", "timestamp": "", "type": "user", "content": content}
+
+
+def test_a_session_that_was_resumed_has_everything_once_and_goes_on(tmp_path: Path) -> None:
+    file = File()
+    file.set(messages=[context("Monday")])
+    asked = file.message("u1", "user", [{"text": "one"}])
+    thoughts = [{"subject": "Plan", "description": "look"}]
+    calls = [call("a", "of a"), call("b", "bad", "error")]
+    results = [part for one in calls for part in one["result"]]
+    said = file.message("g1", "gemini", "looking", thoughts=thoughts, toolCalls=calls)
+    answered = file.message("u2", "user", results)
+    done = file.message("g2", "gemini", "two")
+    file.message("i1", "info", "for the screen")
+    path = file.write(tmp_path / "gemini")
+    before = land(path, GEMINI, tmp_path / "awl")
+    told = [{"functionCall": {key: one[key] for key in ("id", "name", "args")}} for one in calls]
+    content = [{"text": "**Plan** look", "thought": True}, {"text": "looking"}, *told]
+    again = {"id": "g1_response", "timestamp": "", "type": "user", "content": results}
+    file.set(sessionId="s-1")
+    file.set(
+        messages=[
+            context("Tuesday"),
+            asked,
+            {**said, "content": content},
+            again,
+            answered,
+            {**done, "content": [{"text": "two"}]},
+        ]
+    )
+    file.message("u3", "user", [{"text": "three"}])
+    file.message("g3", "gemini", "four")
+    file.write(tmp_path / "gemini")
+    brought = Importer(tmp_path / "awl", [before.log], str(tmp_path)).bring(path, GEMINI)
+    assert brought.outcome == "grown"
+    counts = count_awl(before.shown)
+    assert (counts.prompts, counts.answers, counts.thoughts) == (3, 3, 1)
+    assert [name for name, _ in counts.inputs] == ["a", "b"]
+    assert [(name, text) for name, text, _ in counts.outputs] == [("a", "of a"), ("b", "bad")]
+    assert not before.state.open_calls
+    whole = file.land(tmp_path / "whole")
+    assert count_awl(whole.shown) == counts
+
+
+def test_a_summary_may_stand_behind_the_context(tmp_path: Path) -> None:
+    file = File()
+    file.set(messages=[context("Monday")])
+    file.message("u1", "user", [{"text": "one"}])
+    file.message("g1", "gemini", "two")
+    kept = file.message("u2", "user", [{"text": "three"}])
+    last = file.message("g2", "gemini", "four")
+    file.message("i1", "info", "for the screen")
+    summary = {"id": "s1", "timestamp": "", "type": "user", "content": [{"text": "so far"}]}
+    heard = {"id": "s2", "timestamp": "", "type": "gemini", "content": [{"text": "Got it."}]}
+    file.set(messages=[context("Monday"), summary, heard, kept, last])
+    file.message("u3", "user", [{"text": "five"}])
+    landed = file.land(tmp_path)
+    (entry,) = [one for one in landed.entries if isinstance(one, CondensationEntry)]
+    assert entry.summary.session_intent == "so far"
+    assert said(landed)[1:] == ["three", "four", "five"]
 
 
 def test_of_the_results_of_a_batch_each_call_has_its_own(tmp_path: Path) -> None:

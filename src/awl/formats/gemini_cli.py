@@ -10,7 +10,10 @@ A log of patches: the conversation is what is left when all lines were applied.
                              `tokens` and `model`.
 {$rewindTo: id}              that message and all behind it are gone.
 {$set: {…}}                  facts, among them `summary` (a title) and `messages`: the messages
-                             from here on. So a summary takes the place of what it sums up.
+                             from here on. So a summary takes the place of what it sums up. A
+                             session that was resumed has all of them again, with their calls and
+                             thoughts as parts, and results once more, under the name of the message
+                             that called with `_response` behind it.
 
 The results of calls stand in `toolCalls`, and in newer versions also in the user's message behind
 it; texts beside a result there are what the model read with it. A call that was still running when
@@ -26,7 +29,7 @@ import contextlib
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import chain
+from itertools import chain, takewhile
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -308,12 +311,13 @@ class _Left:
     """The messages that are left while patches are applied.
 
     `spans` has them in order: the numbers of the entries before and up to what came of each. `gone`
-    counts how often each was taken away.
+    counts how often each was taken away. `shown` are those for the screen, which lists do not have.
     """
 
     def __init__(self) -> None:
         self.spans: dict[str, tuple[int, int]] = {}
         self.gone: Counter[str] = Counter()
+        self.shown: set[str] = set()
 
     def comes_again(self, other: _Left, name: str) -> bool:
         """Whether a message that is not left comes once more in what the other one has seen, of
@@ -334,13 +338,19 @@ class _Left:
     def ends_with(self, names: list[str]) -> bool:
         return list(self.spans)[-len(names) :] == names
 
-    def gone_from(self, messages: Sequence[_LooseMessage]) -> tuple[list[str], int]:
-        """What a list of the messages from here on no longer has, and how many at its beginning
-        stand for that: none are left of those that were there."""
+    def gone_from(self, messages: Sequence[_LooseMessage]) -> tuple[list[str], list[str], slice]:
+        """What a list of the messages from here on no longer has; what of that came first, and
+        which messages of the list stand there instead: the new ones in its place."""
         names = {message.id for message in messages}
         gone = [name for name in self.spans if name not in names]
-        known = (n for n, one in enumerate(messages) if one.id in self.spans)
-        return gone, next(known, len(messages)) if gone else 0
+        order = list(self.spans) if gone else []
+        pairs = zip(order, messages, strict=False)
+        at = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1].id, pairs))
+        first = list(takewhile(lambda name: name not in names, order[at:]))
+        if self.shown.issuperset(first):
+            return gone, [], slice(0)
+        new = takewhile(lambda message: message.id not in self.spans, messages[at:])
+        return gone, first, slice(at, at + sum(1 for _ in new))
 
     def without(self, gone: Sequence[str]) -> None:
         """Take away messages that are left."""
@@ -390,6 +400,8 @@ class _Plan:
                 spans[name] = _NOWHERE
                 if record.type == "user":
                     self._asked(record.content, line)
+                elif record.type != "gemini":
+                    left.shown.add(name)
             elif record.set is not None and record.set.messages is not None:
                 self._listed(record.set.messages, start)
             elif record.set is not None and not record.set.summary:
@@ -398,16 +410,15 @@ class _Plan:
 
     def _listed(self, raws: list[msgspec.Raw], start: int) -> None:
         messages = []
-        for index, raw in enumerate(raws):
-            message = _decoded(raw)
-            if message is not None:
-                messages.append(message)
-                if message.id:
-                    self.last[message.id] = start, index
-                    self.answers(message, bytes(raw))
-        gone, instead = self.left.gone_from(messages)
+        for index, raw, message in _listed(raws):
+            messages.append(message)
+            if message.id:
+                self.last[message.id] = start, index
+                self.answers(message, bytes(raw))
+        gone, _, instead = self.left.gone_from(messages)
         self.left.without(gone)
-        self.left.spans.update((message.id, _NOWHERE) for message in messages[instead:])
+        del messages[instead]
+        self.left.spans.update((message.id, _NOWHERE) for message in messages)
 
     def _asked(self, content: str | list[_Answer] | msgspec.Raw | None, line: bytes) -> None:
         """Note the calls that a user's message on a line answers."""
@@ -432,6 +443,25 @@ class _Plan:
             self.answered.update(
                 [block.tool_use_id for block in content if isinstance(block, ToolResult)]
             )
+
+
+def _is_context(message: _LooseMessage) -> bool:
+    """Whether a message tells the model where it is. It is another one each time that the session
+    is resumed; the first belongs to what stands behind it."""
+    content = message.content
+    first = content[0].text if isinstance(content, list) and content else content
+    return isinstance(first, str) and first.startswith("<session_context>")
+
+
+def _listed(raws: list[msgspec.Raw]) -> Iterator[tuple[int, msgspec.Raw, _LooseMessage]]:
+    """The messages of a list, with their places in it. Results that are there once more are none:
+    they are in the calls."""
+    for index, raw in enumerate(raws):
+        message = _decoded(raw)
+        if message is not None and not (
+            message.type == "user" and message.id.endswith("_response")
+        ):
+            yield index, raw, message
 
 
 class _Near:
@@ -542,10 +572,12 @@ class _Reader:
         gone = self._plan.left.gone
         if not (gone and self._left.comes_again(self._plan.left, name)):
             last = self._plan.last.get(name, where)
-            if last != where:
+            if last != where and not _is_context(said[0]):
                 said = near.fetch(last) or said
             self._take(said)
         self._left.spans[name] = before, self._chain.count
+        if said[0].type not in ("user", "gemini"):
+            self._left.shown.add(name)
 
     def _rewound(self, name: str) -> None:
         """That message and all behind it are gone; all of them, if it is not known."""
@@ -558,9 +590,7 @@ class _Reader:
     def _set(self, facts: _Facts, start: int, near: _Near) -> None:
         if facts.messages is not None:
             messages: list[tuple[_LooseMessage, msgspec.Raw, _Where]] = [
-                (message, raw, (start, index))
-                for index, raw in enumerate(facts.messages)
-                if (message := _decoded(raw)) is not None
+                (message, raw, (start, index)) for index, raw, message in _listed(facts.messages)
             ]
             self._listed(messages, near)
         else:
@@ -571,14 +601,15 @@ class _Reader:
         self, messages: list[tuple[_LooseMessage, msgspec.Raw, _Where]], near: _Near
     ) -> None:
         """The messages from here on: some may be gone, and a summary stand for them."""
-        gone, instead = self._left.gone_from([one[0] for one in messages])
-        if instead:
-            self._condense(gone, [one[0] for one in messages[:instead]])
+        gone, first, instead = self._left.gone_from([one[0] for one in messages])
+        if messages[instead]:
+            self._condense(first, [one[0] for one in messages[instead]])
         elif gone and self._left.ends_with(gone):
             self._rewound(gone[0])
             gone = []
         self._left.without(gone)
-        for message, raw, where in messages[instead:]:
+        del messages[instead]
+        for message, raw, where in messages:
             if message.id not in self._left.spans:
                 said = message, bytes(raw), time_of(message.timestamp)
                 self._place(said, where, near)
@@ -636,7 +667,8 @@ class _Reader:
     def _answer(self, message: _LooseMessage) -> LoggedMessage:
         content = parts.blocks_of(message.content, NAME, self._keep)
         if message.thoughts:
-            content = (*map(_thinking, message.thoughts), *content)
+            said = [block for block in content if type(block) is not Thinking]
+            content = (*map(_thinking, message.thoughts), *said)
         if message.tool_calls:
             known = {block.id for block in content if type(block) is ToolUse}
             calls = [call for call in message.tool_calls if call.id not in known]
