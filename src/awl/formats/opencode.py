@@ -236,6 +236,13 @@ _message: Final = msgspec.json.Decoder(_Message).decode
 _loose_message: Final = msgspec.json.Decoder(_LooseMessage).decode
 
 
+def _all_decoded(raws: list[bytes]) -> Sequence[_Message | None]:
+    try:
+        return list(map(_message, raws))
+    except Exception:
+        return list(map(_decoded, raws))
+
+
 def _decoded(raw: bytes) -> _Message | None:
     try:
         return _message(raw)
@@ -297,8 +304,8 @@ class _Reader:
         self._raws: Sequence[msgspec.Raw] = ()
 
     def entries(self, document: Document) -> Iterator[Entry]:
-        messages = map(self._message, document.elements(self._report))
-        return chain(self._titled(), chain.from_iterable(messages), self._undone())
+        blocks = map(self._messages, document.blocks(self._report))
+        return chain(self._titled(), chain.from_iterable(blocks), self._undone())
 
     def _titled(self) -> Iterator[Entry]:
         if self._title:
@@ -311,20 +318,24 @@ class _Reader:
             if rewind is not None:
                 yield rewind
 
-    def _message(self, raw: bytes) -> Sequence[Entry]:
-        message = _decoded(raw)
-        if message is None:
-            return (self._opaque("unknown", raw),)
-        self._raw, self._raws = raw, ()
-        info = message.info
-        self._time = time_of(info.time.created) or self._time
-        if info.id:
-            self._before[info.id] = self._chain.count
-        if info.role == "user":
-            return (self._prompt(message),)
-        if info.role == "assistant":
-            return self._answer(message)
-        return (self._opaque(info.role or "unknown", raw),)
+    def _messages(self, raws: list[bytes]) -> list[Entry]:
+        found: list[Entry] = []
+        for raw, message in zip(raws, _all_decoded(raws), strict=True):
+            if message is None:
+                found.append(self._opaque("unknown", raw))
+                continue
+            self._raw, self._raws = raw, ()
+            info = message.info
+            self._time = time_of(info.time.created) or self._time
+            if info.id:
+                self._before[info.id] = self._chain.count
+            if info.role == "user":
+                found.append(self._prompt(message))
+            elif info.role == "assistant":
+                found += self._answer(message)
+            else:
+                found.append(self._opaque(info.role or "unknown", raw))
+        return found
 
     def _logged(
         self, message: LoggedMessage, provider: str | None = None, model: str | None = None
