@@ -225,6 +225,23 @@ def test_results_between_the_pieces_of_an_answer(tmp_path: Path) -> None:
     assert said(view(landed.state, ANYONE).messages) == ["go", "done"]
 
 
+def test_what_a_tool_says_besides_its_result_parts_no_answer(tmp_path: Path) -> None:
+    file = File()
+    file.ask("go")
+    one = file.answer("m1", use("skill"))
+    result = file.result("skill", one)
+    file.ask("how it is done", result, isMeta=True)
+    two = file.answer("m1", use("b"), one)
+    last = file.result("b", two)
+    file.answer("m2", text("done"), last)
+    landed = file.land(tmp_path)
+    answer = next(item for item in landed.state.items if item.message.role == "assistant")
+    assert [block.id for block in answer.message.tool_uses] == ["skill", "b"]
+    assert not landed.state.open_calls
+    assert said(view(landed.state, ANYONE).messages) == ["go", "how it is done", "done"]
+    assert not any(isinstance(one, RewindEntry) for one in landed.entries)
+
+
 def test_a_prompt_that_was_edited_begins_a_branch(tmp_path: Path) -> None:
     file = File()
     first = file.ask("one")

@@ -264,6 +264,7 @@ class _Record(msgspec.Struct, frozen=True, rename="camel", gc=False):
     subtype: str = ""
     message: _Message | None = None
     is_compact_summary: bool = False
+    is_meta: bool = False
     is_api_error_message: bool = False
     cwd: str = ""
     session_id: str = ""
@@ -330,6 +331,12 @@ class _Step:
     more: list[_Record] = field(default_factory=list)
     asked: str | None = None
     is_prompt: bool = False
+
+    @property
+    def begins(self) -> bool:
+        """Whether it begins a turn. What the program puts in may come with a result that stands
+        between the pieces of an answer."""
+        return self.is_prompt and not self.record.is_meta
 
 
 @dataclass
@@ -440,7 +447,7 @@ class _Reader:
         """Note where the entry of a record stands."""
         record = step.record
         assert record.uuid is not None
-        if record.type == "assistant" or step.is_prompt:
+        if record.type == "assistant" or step.begins:
             lane.batch = set()
         lane.batch.add(record.uuid)
         lane.last = record.uuid
@@ -675,7 +682,7 @@ def _whole(steps: Iterator[_Step]) -> Iterator[_Step]:
                     answer.more.append(record)
                     continue
             else:
-                waits = record.type != "assistant" and not step.is_prompt
+                waits = record.type != "assistant" and not step.begins
             if waits and len(behind) < _MOST_HELD:
                 behind.append(step)
                 continue
