@@ -448,6 +448,8 @@ class _Plan:
 def _is_context(message: _LooseMessage) -> bool:
     """Whether a message tells the model where it is. It is another one each time that the session
     is resumed; the first belongs to what stands behind it."""
+    if message.type != "user":
+        return False
     content = message.content
     first = content[0].text if isinstance(content, list) and content else content
     return isinstance(first, str) and first.startswith("<session_context>")
