@@ -19,6 +19,11 @@ def tried(path: Path, sample: Sample) -> Brought:
     return Importer(path.parent, (), "/x", dry_run=True).bring(path, sample.format)
 
 
+def named(brought: Brought) -> list[str]:
+    """The damage as a person is told of it."""
+    return [line for line in brought.report.lines(Path()) if "left out" not in line]
+
+
 def recognised(path: Path) -> Format | None:
     try:
         return recognise(path)
@@ -52,5 +57,6 @@ def test_what_stands_before_the_damage_comes_and_the_damage_is_told(
         assert brought.report.damaged == 1
         (damaged,) = brought.report.damage
         assert "unpacked" in damaged.reason
+        assert all(line.endswith("; what follows is lost too") for line in named(brought))
         assert recognised(compressed) == recognised(plain)
     assert brought.tally.messages > 0

@@ -93,7 +93,9 @@ class Document:
                 reason = str(getattr(error, "strerror", None) or error or "ends in the middle")
                 end = pieces.base + len(pieces.data)
                 start = pieces.base + pieces.at
-                report.add(Damaged(self.path, 1, start, end, reason))
+                report.add(
+                    Damaged(self.path, 1, start, end, reason, ends=not isinstance(error, _AtEnd))
+                )
 
     @cached_property
     def _whole(self) -> tuple[int, dict[str, bytes], list[msgspec.Raw]] | None:
@@ -160,6 +162,10 @@ def _sound(value: bytes, report: Report) -> bytes:
 
 class _Ended(Exception):
     """The file ends, or goes on, where no JSON value does."""
+
+
+class _AtEnd(_Ended):
+    """It ends there."""
 
 
 class _Pieces:
@@ -249,7 +255,7 @@ class _Pieces:
         piece, self._damage = read_until_damage(self._file, min(max(_PIECE, size), LONGEST - size))
         if self._damage is None and not piece:
             middle = self.data.strip()
-            raise _Ended("ends in the middle" if middle else "ends before its end")
+            raise _AtEnd("ends in the middle" if middle else "ends before its end")
         self.data += piece
 
 

@@ -74,13 +74,15 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Damaged(msgspec.Struct, frozen=True):
-    """A line, or another part, of a source that could not be read, and its bytes [start, end)."""
+    """A line, or another part, of a source that could not be read, and its bytes [start, end).
+    `ends`: nothing behind it could be read either."""
 
     path: Path
     line: int
     start: int
     end: int
     reason: str
+    ends: bool = False
 
     def __str__(self) -> str:
         return f"{self.path}: line {self.line} (bytes {self.start}-{self.end}): {self.reason}"
@@ -116,7 +118,10 @@ class Report:
 
     def lines(self, source: Path) -> list[str]:
         """The report on a source for a person, a line each."""
-        found = [f"{damaged}; only this is lost" for damaged in self.damage]
+        found = [
+            f"{one}; {'what follows is lost too' if one.ends else 'only this is lost'}"
+            for one in self.damage
+        ]
         if self.damaged > len(self.damage):
             found.append(f"{source}: {self.damaged - len(self.damage)} more parts are damaged")
         left = [counted(count, what) for what, count in sorted(self.left_out.items()) if count]

@@ -170,7 +170,7 @@ class Lines:
                         yield lines
             except OSError as error:
                 self.passed(0)
-                self.bad(f"cannot be read from here on: {error.strerror or error}")
+                self.bad(f"cannot be read from here on: {error.strerror or error}", ends=True)
                 return
         if begun:
             yield [begun]
@@ -181,9 +181,9 @@ class Lines:
         self.start = self.end
         self.end += size
 
-    def bad(self, reason: str) -> None:
-        """Report the line given last as damaged."""
-        self.report.add(Damaged(self.path, self.number, self.start, self.end, reason))
+    def bad(self, reason: str, *, ends: bool = False) -> None:
+        """Report the line given last as damaged. `ends`: there are no more."""
+        self.report.add(Damaged(self.path, self.number, self.start, self.end, reason, ends))
 
     def _pass_over(self, size: int, file: BinaryIO) -> None:
         """Pass over a line that is too long, of which so many bytes were read."""
