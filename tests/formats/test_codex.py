@@ -310,6 +310,32 @@ def test_a_summary_that_nobody_can_read_replaces_nothing(tmp_path: Path) -> None
     )
 
 
+def test_the_first_versions_wrote_a_document(tmp_path: Path) -> None:
+    ask = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "x"}]}
+    say = {
+        "type": "message",
+        "role": "assistant",
+        "content": [{"type": "output_text", "text": "y"}],
+    }
+    call = {"type": "function_call", "call_id": "a", "name": "shell", "arguments": "{}"}
+    output = {"type": "function_call_output", "call_id": "a", "output": "out"}
+    session = {"timestamp": "2025-04-17T00:00:00.000Z", "id": "0199-bb", "instructions": ""}
+    document = {"session": session, "items": [ask, {**call, "id": "fc_1"}, output, say]}
+    path = tmp_path / "rollout-2025-04-17-0199-bb.json"
+    path.write_text(json.dumps(document, indent=2))
+    assert CODEX.recognise(head_of(path))
+    landed = land(path, CODEX, tmp_path / "awl")
+    assert_sound(landed)
+    assert (landed.facts.source_id, landed.facts.created) == ("0199-bb", session["timestamp"])
+    counts = count_awl(landed.shown)
+    assert (counts.prompts, counts.answers, counts.inputs) == (1, 1, [("a", "{}")])
+    assert counts.outputs == [("a", "out", False)]
+    whole = path.read_bytes()
+    path.write_bytes(whole[: whole.index(b'"output"')])
+    cut = land(path, CODEX, tmp_path / "cut")
+    assert (count_awl(cut.shown).inputs, cut.report.damaged) == ([("a", "{}")], 1)
+
+
 def test_early_versions_have_the_items_alone(tmp_path: Path) -> None:
     file = File()
     file.ask("one")

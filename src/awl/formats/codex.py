@@ -1,7 +1,8 @@
 """Codex: `~/.codex/sessions/<year>/<month>/<day>/rollout-<time>-<id>.jsonl`, or `.jsonl.zst`.
 
 A line is {timestamp, type, payload}; the file is linear. Sessions of early versions have the
-payloads alone on their lines, without type and time.
+payloads alone on their lines, without type and time; those of the first, in TypeScript, are one
+document {session {id, timestamp}, items} in a file `.json`.
 
 session_meta    the session's id, directory, provider and base instructions; in a fork the parent's
                 follows among its lines.
@@ -27,6 +28,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -56,9 +58,10 @@ from awl.entries import (
     Usage,
 )
 from awl.formats.chain import Chain, Summaries
+from awl.formats.documents import Document
 from awl.formats.format import Facts, Format, Head, Imported, Keep, Place, Report
 from awl.formats.payloads import from_base64, from_data_url
-from awl.formats.records import Lines, Parts, Records, kept, size_of, time_of
+from awl.formats.records import Lines, Parts, Records, head_of, kept, size_of, time_of
 
 NAME: Final = "codex"
 
@@ -84,8 +87,11 @@ _PREFIXES: Final = {"message": "msg", "reasoning": "rs", "function_call": "fc"}
 """With what a server's ids of items begin, by the item's type."""
 
 
+_begins_document: Final = re.compile(rb'\s*\{\s*"session"\s*:\s*\{').match
+
+
 def _recognise(head: Head) -> bool:
-    return any(
+    return _is_document(head) or any(
         (isinstance(found.get("payload"), dict) and str(found.get("type")) in _WRAPPED)
         or ("record_type" in found and "type" not in found)
         or ({"id", "timestamp", "instructions"} <= found.keys() and "type" not in found)
@@ -108,7 +114,13 @@ def _of_subagent(head: Head) -> bool:
     return False
 
 
+def _is_document(head: Head) -> bool:
+    return head.path.suffix == ".json" and _begins_document(head.data) is not None
+
+
 def _read(path: Path, keep: Keep) -> Imported:
+    if path.suffix == ".json" and _is_document(head_of(path)):
+        return _read_document(path, keep)
     glance = _glance(path)
     report = Report()
     lines = Lines(path, report)
@@ -123,8 +135,24 @@ def _read(path: Path, keep: Keep) -> Imported:
         created=glance.created,
         title=_name_of(source_id, path),
     )
-    reader = _Reader(lines, report, Chain(source_id), keep, facts)
-    return Imported(facts, reader.entries(), report, size_of(path), lambda: lines.end)
+    reader = _Reader(report, Chain(source_id), keep, facts)
+    return Imported(facts, reader.entries(lines), report, size_of(path), lambda: lines.end)
+
+
+def _read_document(path: Path, keep: Keep) -> Imported:
+    document, report = Document(path, "items"), Report()
+    next(document.elements(Report()), None)  # what stands before them is known then
+    session = _early_payload(document.members.get("session", b"{}")) or _Payload()
+    facts = Facts(
+        source=NAME,
+        source_id=session.id or path.stem[-36:],
+        source_path=path,
+        provider="openai",
+        created=time_of(session.timestamp),
+    )
+    reader = _Reader(report, Chain(facts.source_id), keep, facts)
+    entries = reader.document(document)
+    return Imported(facts, entries, report, size_of(path), lambda: document.at)
 
 
 def _name_of(session_id: str, path: Path) -> str:
@@ -281,10 +309,7 @@ class _Answer:
 class _Reader:
     """The entries of a file."""
 
-    def __init__(
-        self, lines: Lines, report: Report, chain: Chain, keep: Keep, facts: Facts
-    ) -> None:
-        self._lines = lines
+    def __init__(self, report: Report, chain: Chain, keep: Keep, facts: Facts) -> None:
         self._report = report
         self._chain = chain
         self._keep = keep
@@ -296,8 +321,13 @@ class _Reader:
         self._summaries = Summaries(chain)
         self._metas = 0
 
-    def entries(self) -> Iterator[Entry]:
-        for line, record in Records(self._lines, _Record):
+    def document(self, document: Document) -> Iterator[Entry]:
+        for raw in document.elements(self._report):
+            yield from self._early(bytes(raw))
+        yield from self._settled()
+
+    def entries(self, lines: Lines) -> Iterator[Entry]:
+        for line, record in Records(lines, _Record):
             if record is None:
                 yield from self._settled()
                 yield self._opaque("unknown", line)
