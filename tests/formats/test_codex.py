@@ -209,6 +209,15 @@ def test_reasoning_goes_back_as_it_came(tmp_path: Path) -> None:
     assert "c2Vj" not in str(view(landed.state, ANYONE).messages)
 
 
+def test_reasoning_with_an_odd_summary_comes_without_it(tmp_path: Path) -> None:
+    file = File()
+    file.ask("x")
+    for odd in (7, {"a": 1}, "words"):
+        file.item("reasoning", summary=odd, encrypted_content="c2Vj")
+    file.answer("y")
+    assert said(file.land(tmp_path)) == ["x", "y"]
+
+
 def test_a_search_for_tools_is_a_call_unless_the_server_did_it(tmp_path: Path) -> None:
     file = File()
     file.ask("x")

@@ -602,7 +602,8 @@ class _Reader:
         if boundary is not None and kept is not None:
             head, tail = map(self._on_path, (kept.head_uuid, kept.tail_uuid))
             if kept.anchor_uuid == boundary.uuid and tail is not None and tail < hi:
-                return Replaced(tail + 1, hi, ())
+                left = self._summaries.up_to(hi)
+                return Replaced(tail + 1, hi, ()) if left and left.lo <= tail else left
             hi = hi if head is None else head - 1
         return self._summaries.up_to(hi)
 

@@ -593,7 +593,9 @@ def _known_id(item: _Payload) -> str | None:
 
 def _thought(item: _Payload) -> ContentBlock:
     """A reasoning item; but for its encrypted content it goes back as it came."""
-    rest: dict[str, Any] = {"type": "reasoning", "summary": _decoded(item.summary) or []}
+    summary = _decoded(item.summary)
+    summary = summary if isinstance(summary, list) else []
+    rest: dict[str, Any] = {"type": "reasoning", "summary": summary}
     if known := _known_id(item):
         rest["id"] = known
     content = item.content if isinstance(item.content, list) else []
