@@ -208,6 +208,29 @@ class Awl:
         return str(self.entries()[0]["id"])
 
 
+# What the system says of a process counts what started it, before it was another program: a small
+# process starts it.
+_MEASURED = """
+import resource, subprocess, sys
+subprocess.run(sys.argv[2:], check=sys.argv[1] == "check")
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+"""
+
+
+def peak_memory(
+    command: Sequence[str | Path], *, check: bool = True, **how: Any
+) -> tuple[int, str]:
+    """The bytes of memory that a command needs at most, and what it said on stderr."""
+    done = subprocess.run(
+        [sys.executable, "-c", _MEASURED, "check" if check else "", *command],
+        capture_output=True,
+        check=True,
+        **how,
+    )
+    peak = int(done.stdout.split()[-1]) * (1 if sys.platform == "darwin" else 1024)
+    return peak, done.stderr.decode()
+
+
 def user(text: str, **more: Any) -> JSON:
     """A prompt, as an entry made by hand."""
     content = [{"type": "text", "text": text}]

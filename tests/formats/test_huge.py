@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
-import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from formats.counting import JSON
-from running import Awl
+from running import Awl, peak_memory
 
 from awl.formats.records import LONGEST
 
@@ -244,14 +242,9 @@ def write(path: Path, kind: Kind, size: int) -> int:
 def imported(awl: Awl, path: Path, form: str = "auto") -> tuple[int, str]:
     """Import a file: the peak of the process's memory in bytes, and what it said."""
     command = awl.command("sessions", "import", "--format", form, str(path))
-    said = awl.home / "said"
-    with said.open("wb") as err:
-        process = subprocess.Popen(command, cwd=awl.work, env=awl.env, stderr=err, stdout=err)
-    _, status, used = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    text = said.read_text()
-    assert "Traceback" not in text
-    return used.ru_maxrss * 1024, text
+    peak, said = peak_memory(command, check=False, cwd=awl.work, env=awl.env)
+    assert "Traceback" not in said
+    return peak, said
 
 
 @pytest.mark.parametrize("name", KINDS)

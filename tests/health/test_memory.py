@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from log.making import HEADER, message
+from running import peak_memory
 
 from awl.log.line import encode
 
 CHECK = """
-import resource, sys
+import sys
 from pathlib import Path
 from awl.health.verify import verify
 assert verify(Path(sys.argv[1])).ok
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
 
 
@@ -36,18 +35,16 @@ def large_log(path: Path, size: int) -> Path:
 
 def peak(code: str, path: Path) -> int:
     """The memory that a process needs at most, in bytes."""
-    done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, check=True)
-    return int(done.stdout) * (1 if sys.platform == "darwin" else 1024)
+    return peak_memory([sys.executable, "-c", code, path])[0]
 
 
 REPAIR = """
-import resource, sys
+import sys
 from pathlib import Path
 from awl.health.repair import repair
 made = repair(Path(sys.argv[1]), Path(sys.argv[1]).parent / "sessions")
 assert made is not None
 made.path.unlink()
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
 
 
@@ -62,14 +59,14 @@ def damaged(path: Path) -> Path:
 
 
 def test_memory_grows_with_the_number_of_entries_not_with_the_log(tmp_path: Path) -> None:
-    small, large = 8 << 20, 40 << 20
+    small, large = 40 << 20, 100 << 20
     before = peak(CHECK, large_log(tmp_path / "small.jsonl", small))
     after = peak(CHECK, large_log(tmp_path / "large.jsonl", large))
     assert after - before < 0.25 * (large - small)
 
 
 def test_so_it_is_when_a_copy_is_made(tmp_path: Path) -> None:
-    small, large = 8 << 20, 40 << 20
+    small, large = 40 << 20, 100 << 20
     before = peak(REPAIR, damaged(large_log(tmp_path / "small.jsonl", small)))
     after = peak(REPAIR, damaged(large_log(tmp_path / "large.jsonl", large)))
     assert after - before < 0.25 * (large - small)
