@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
@@ -22,7 +23,9 @@ def main() -> None:
         if missing.name != "click":
             raise
         sys.exit("awl: the command line needs more: run `pip install click rich prompt_toolkit`")
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    gc.freeze()  # an interpreter that ends looks twice for garbage in all that it has: half a list
+    sys.exit(code)
 
 
 if __name__ == "__main__":
