@@ -23,9 +23,8 @@ def main() -> None:
         if missing.name != "click":
             raise
         sys.exit("awl: the command line needs more: run `pip install click rich prompt_toolkit`")
-    code = run(sys.argv[1:])
-    gc.freeze()  # an interpreter that ends looks twice for garbage in all that it has: half a list
-    sys.exit(code)
+    gc.freeze()  # what was imported is no garbage, and an interpreter that ends looks twice for it
+    sys.exit(run(sys.argv[1:]))
 
 
 if __name__ == "__main__":
