@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from typing import Final, NamedTuple
 
-from awl.entries import RewindEntry
+from awl.entries import CondensationEntry, RewindEntry, Summary
 
 _MASK: Final = (1 << 32) - 1
 _DIGITS: Final = "0123456789abcdef"
@@ -174,6 +174,24 @@ class Summaries:
         lo = 1 if last is None else last[1] + 1
         absorbs = () if last is None else (last[0],)
         return Replaced(lo, hi, absorbs) if lo <= hi else None
+
+    def condensation(self, hi: int, summary: str, timestamp: str) -> CondensationEntry | None:
+        """The next entry: what a source says in place of everything up to an entry; None if there
+        is nothing left."""
+        replaced = self.up_to(hi)
+        if replaced is None:
+            return None
+        entry = CondensationEntry(
+            id=self._chain.draw(),
+            timestamp=timestamp,
+            replaced=(replaced.lo, replaced.hi),
+            absorbs=replaced.absorbs,
+            summary=Summary(session_intent=summary),
+            tokens_before=0,
+            tokens_after=0,
+        )
+        self.told(replaced)
+        return entry
 
     def told(self, replaced: Replaced) -> None:
         """The summary was the entry drawn last."""

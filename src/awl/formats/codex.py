@@ -47,12 +47,10 @@ from awl.conversation import (
     ToolUse,
 )
 from awl.entries import (
-    CondensationEntry,
     Entry,
     LoggedMessage,
     MessageEntry,
     ModelChangeEntry,
-    Summary,
     TitleEntry,
     UnknownEntry,
     Usage,
@@ -323,7 +321,7 @@ class _Reader:
 
     def document(self, document: Document) -> Iterator[Entry]:
         for raw in document.elements(self._report):
-            yield from self._early(bytes(raw))
+            yield from self._early(raw)
         yield from self._settled()
 
     def entries(self, lines: Lines) -> Iterator[Entry]:
@@ -550,20 +548,10 @@ class _Reader:
 
     def _compacted(self, payload: _Payload, line: bytes) -> Entry:
         summary = _text_of(payload.message)
-        replaced = self._summaries.up_to(self._chain.count)
-        if not summary or replaced is None:
-            return self._opaque("compacted", line)
-        entry = CondensationEntry(
-            id=self._chain.draw(),
-            timestamp=self._time,
-            replaced=(replaced.lo, replaced.hi),
-            absorbs=replaced.absorbs,
-            summary=Summary(session_intent=summary),
-            tokens_before=0,
-            tokens_after=0,
-        )
-        self._summaries.told(replaced)
-        return entry
+        entry = None
+        if summary:
+            entry = self._summaries.condensation(self._chain.count, summary, self._time)
+        return entry or self._opaque("compacted", line)
 
     def _opaque(self, kind: str, line: bytes) -> UnknownEntry:
         return UnknownEntry(

@@ -37,12 +37,10 @@ import msgspec
 
 from awl.conversation import Text, Thinking, ToolResult, ToolUse
 from awl.entries import (
-    CondensationEntry,
     Entry,
     LoggedMessage,
     MessageEntry,
     NoteEntry,
-    Summary,
     TitleEntry,
     UnknownEntry,
     Usage,
@@ -624,21 +622,10 @@ class _Reader:
             for block in parts.blocks_of(message.content, NAME, self._keep)
             if isinstance(block, Text)
         ]
-        replaced = self._summaries.up_to(self._left.spans[gone[-1]][1])
-        if replaced is None:
-            return
-        self._made.append(
-            CondensationEntry(
-                id=self._chain.draw(),
-                timestamp=instead[0].timestamp or self._time,
-                replaced=(replaced.lo, replaced.hi),
-                absorbs=replaced.absorbs,
-                summary=Summary(session_intent="\n".join(texts)),
-                tokens_before=0,
-                tokens_after=0,
-            )
-        )
-        self._summaries.told(replaced)
+        hi, at = self._left.spans[gone[-1]][1], instead[0].timestamp or self._time
+        condensation = self._summaries.condensation(hi, "\n".join(texts), at)
+        if condensation is not None:
+            self._made.append(condensation)
 
     def _named(self, title: str) -> None:
         if title and title != self._title:

@@ -32,11 +32,9 @@ import msgspec
 
 from awl.conversation import ContentBlock, Text, ToolResult, ToolUse
 from awl.entries import (
-    CondensationEntry,
     Entry,
     LoggedMessage,
     MessageEntry,
-    Summary,
     UnknownEntry,
     Usage,
 )
@@ -557,21 +555,10 @@ class _Reader:
 
     def _add_summary(self, summary: str, hi: int) -> bool:
         """Make a summary of all up to an entry; False if nothing is left for it to stand for."""
-        replaced = self._summaries.up_to(hi)
-        if replaced is None:
-            return False
-        entry = CondensationEntry(
-            id=self._chain.draw(),
-            timestamp=self._time,
-            replaced=(replaced.lo, replaced.hi),
-            absorbs=replaced.absorbs,
-            summary=Summary(session_intent=summary),
-            tokens_before=0,
-            tokens_after=0,
-        )
-        self._made.append(entry)
-        self._summaries.told(replaced)
-        return True
+        entry = self._summaries.condensation(hi, summary, self._time)
+        if entry is not None:
+            self._made.append(entry)
+        return entry is not None
 
     def _add_opaque(self, kind: str, line: bytes) -> None:
         entry = UnknownEntry(

@@ -40,11 +40,9 @@ from awl.conversation import (
 )
 from awl.entries import (
     CompactionEntry,
-    CondensationEntry,
     Entry,
     LoggedMessage,
     MessageEntry,
-    Summary,
     TitleEntry,
     UnknownEntry,
     Usage,
@@ -389,19 +387,9 @@ class _Reader:
             if rewind is not None:
                 yield rewind
             hi = kept_from
-        replaced = self._summaries.up_to(hi)
-        if replaced is None:
-            return
-        yield CondensationEntry(
-            id=self._chain.draw(),
-            timestamp=self._time,
-            replaced=(replaced.lo, replaced.hi),
-            absorbs=replaced.absorbs,
-            summary=Summary(session_intent=summary),
-            tokens_before=0,
-            tokens_after=0,
-        )
-        self._summaries.told(replaced)
+        condensation = self._summaries.condensation(hi, summary, self._time)
+        if condensation is not None:
+            yield condensation
 
     def _one_answer(self, info: _Info, step: _Step, tokens: _Tokens | None) -> Sequence[Entry]:
         provider, model = info.asked
