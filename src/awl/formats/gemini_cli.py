@@ -53,11 +53,10 @@ from awl.formats.records import (
     LONGEST,
     Block,
     Lines,
+    Parts,
     Records,
     kept,
-    lenient,
     open_source,
-    salvage,
     size_of,
     time_of,
     times_of,
@@ -258,15 +257,13 @@ class _Patch(_LoosePatch, frozen=True, gc=False):
 
 
 _message: Final = msgspec.json.Decoder(_Message).decode
-_loose_message: Final = msgspec.json.Decoder(_LooseMessage).decode
+_LOOSE_MESSAGES: Final = Parts(_LooseMessage)
 
 
 def _decoded(raw: bytes | msgspec.Raw) -> _LooseMessage | None:
-    for decode in (_message, _loose_message):
-        with contextlib.suppress(Exception):
-            return decode(raw)
-    found = lenient(bytes(raw))
-    return salvage(found, _LooseMessage) if isinstance(found, dict) else None
+    with contextlib.suppress(Exception):
+        return _message(raw)
+    return _LOOSE_MESSAGES.one(raw)
 
 
 _Said = tuple[_LooseMessage, bytes, str]

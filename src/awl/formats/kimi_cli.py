@@ -316,7 +316,7 @@ class _Contexts:
             self.close()
             self._open, self._open_path = path.open("rb"), path
         self._open.seek(start)
-        message = openai.decoded(self._open.readline(LONGEST))
+        message = openai.MESSAGES.one(self._open.readline(LONGEST))
         return None if message is None else message.content
 
     def close(self) -> None:

@@ -52,7 +52,7 @@ from awl.formats.chain import Chain
 from awl.formats.documents import Document
 from awl.formats.format import Facts, Format, Head, Imported, Keep, Report, Source
 from awl.formats.payloads import from_data_url, to_data_url
-from awl.formats.records import Lines, Parts, Records, head_of, kept, lenient, salvage, size_of
+from awl.formats.records import Lines, Parts, Records, head_of, kept, lenient, size_of
 from awl.log.blobs import BlobDamaged
 from awl.state import import_text
 
@@ -160,14 +160,7 @@ def _of_bodies(lines: Lines, reader: Reader) -> Iterator[Entry]:
 
 def _of_document(document: Document, reader: Reader, report: Report) -> Iterator[Entry]:
     for raws in document.blocks(report):
-        yield from map(reader.entry, _all_decoded(raws), raws)
-
-
-def _all_decoded(raws: list[bytes]) -> Sequence[ChatMessage | None]:
-    try:
-        return list(map(_chat_message, raws))
-    except Exception:
-        return list(map(decoded, raws))
+        yield from map(reader.entry, MESSAGES.all(raws), raws)
 
 
 # -- messages --------------------------------------------------------------------------------------
@@ -250,17 +243,8 @@ class Part(msgspec.Struct, frozen=True, gc=False):
 
 
 _PARTS: Final = Parts(Part)
-_chat_message: Final = msgspec.json.Decoder(ChatMessage).decode
+MESSAGES: Final = Parts(ChatMessage)
 _item: Final = msgspec.json.Decoder(_Item).decode
-
-
-def decoded(raw: bytes) -> ChatMessage | None:
-    """The message in a JSON text, as much of it as fits; None where it is none."""
-    try:
-        return _chat_message(raw)
-    except Exception:
-        found = lenient(raw)
-        return salvage(found, ChatMessage) if isinstance(found, dict) else None
 
 
 def parts(
@@ -350,7 +334,7 @@ class Reader:
         if rewind is not None:
             yield rewind
         for message in map(bytes, body.messages):
-            yield self.entry(decoded(message), message)
+            yield self.entry(MESSAGES.one(message), message)
 
     def _said_by(self, raw: bytes) -> LoggedMessage | None:
         """What an item says that is no message; None if it is no such item."""

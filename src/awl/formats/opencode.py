@@ -231,7 +231,7 @@ class _Metadata(msgspec.Struct, frozen=True, gc=False):
 _PARTS: Final = Parts(_Part)
 _ATTACHMENTS: Final = Parts(_Attachment)
 _message: Final = msgspec.json.Decoder(_Message).decode
-_loose_message: Final = msgspec.json.Decoder(_LooseMessage).decode
+_LOOSE_MESSAGES: Final = Parts(_LooseMessage)
 
 
 def _all_decoded(raws: list[bytes]) -> Sequence[_Message | None]:
@@ -245,18 +245,10 @@ def _decoded(raw: bytes) -> _Message | None:
     try:
         return _message(raw)
     except Exception:
-        loose = _loosely(raw)
+        loose = _LOOSE_MESSAGES.one(raw)
     if loose is None:
         return None
     return _Message(loose.info, [part or _NO_PART for _, part in _PARTS(loose.parts)])
-
-
-def _loosely(raw: bytes) -> _LooseMessage | None:
-    try:
-        return _loose_message(raw)
-    except Exception:
-        found = lenient(raw)
-        return salvage(found, _LooseMessage) if isinstance(found, dict) else None
 
 
 def _info(raw: bytes | None) -> _Session:
@@ -481,7 +473,7 @@ class _Reader:
     def _raw_part(self, at: int) -> str:
         """A part of the message as it stands there."""
         if not self._raws:
-            message = _loosely(self._raw)
+            message = _LOOSE_MESSAGES.one(self._raw)
             assert message is not None  # as it was read
             self._raws = message.parts
         return str(self._raws[at], "utf-8")

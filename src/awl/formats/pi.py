@@ -69,16 +69,7 @@ from awl.entries import (
 from awl.formats.chain import Chain
 from awl.formats.format import TWICE, Facts, Format, Head, Imported, Keep, Place, Report, Source
 from awl.formats.payloads import from_base64
-from awl.formats.records import (
-    Lines,
-    Records,
-    head_of,
-    json_text,
-    kept,
-    lenient,
-    size_of,
-    time_of,
-)
+from awl.formats.records import Lines, Records, head_of, json_text, kept, lenient, size_of, time_of
 from awl.log.blobs import BlobDamaged
 from awl.state import ROOT, import_text, is_prompt, summary_text
 
@@ -761,9 +752,8 @@ class _Writer:
     def _block(self, block: ContentBlock) -> dict[str, Any] | None:
         match block:
             case Text():
-                signed = block.provider_data or {}
-                sealed = {name: signed[name] for name in ("textSignature",) if name in signed}
-                return {"type": "text", "text": block.text, **sealed}
+                signed = _picked(block.provider_data, ("textSignature",))
+                return {"type": "text", "text": block.text, **signed}
             case Thinking():
                 return _thinking_block(block)
             case RedactedThinking():
@@ -772,10 +762,8 @@ class _Writer:
             case ToolUse():
                 self._names[block.id] = block.name
                 given = self._arguments(block.input)
-                kept_with = block.provider_data or {}
-                more = {name: kept_with[name] for name in _OF_CALLS if name in kept_with}
-                call = {"type": "toolCall", "id": block.id, "name": block.name}
-                return {**call, "arguments": given, **more}
+                call = {"type": "toolCall", "id": block.id, "name": block.name, "arguments": given}
+                return {**call, **_picked(block.provider_data, _OF_CALLS)}
             case Image():
                 return self._image(block)
             case Opaque() if block.kind.startswith(f"{NAME}:"):
@@ -888,6 +876,10 @@ def _usage_record(usage: Usage) -> dict[str, Any]:
         "totalTokens": usage.input + usage.output + cached + written,
         "cost": _NO_COST,
     }
+
+
+def _picked(data: dict[str, Any] | None, names: Sequence[str]) -> dict[str, Any]:
+    return {name: data[name] for name in names if name in data} if data else {}
 
 
 def _custom(entry: Entry) -> dict[str, Any]:

@@ -325,12 +325,17 @@ class Parts(Generic[T]):
         self._decode = msgspec.json.Decoder(kind).decode
 
     def __call__(self, raws: Sequence[msgspec.Raw]) -> Iterable[tuple[msgspec.Raw, T | None]]:
-        try:
-            return zip(raws, list(map(self._decode, raws)), strict=True)
-        except Exception:
-            return [(raw, self._tolerant(raw)) for raw in raws]
+        return zip(raws, self.all(raws), strict=True)
 
-    def _tolerant(self, raw: msgspec.Raw) -> T | None:
+    def all(self, raws: Sequence[bytes]) -> Sequence[T | None]:
+        """What parts say, without their bytes."""
+        try:
+            return list(map(self._decode, raws))
+        except Exception:
+            return list(map(self.one, raws))
+
+    def one(self, raw: bytes) -> T | None:
+        """What a part says, as much of it as fits; None where it is no object."""
         try:
             return self._decode(raw)
         except Exception:
