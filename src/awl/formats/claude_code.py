@@ -66,6 +66,7 @@ from awl.errors import AwlError
 from awl.formats.chain import Chain, Replaced, Summaries
 from awl.formats.format import TWICE, Facts, Format, Head, Imported, Keep, Place, Report
 from awl.formats.payloads import from_base64
+from awl.formats.qwen_code import is_of_subagent
 from awl.formats.qwen_code import is_record as is_of_qwen
 from awl.formats.records import (
     Lines,
@@ -126,21 +127,17 @@ def _is_record(found: dict[str, Any]) -> bool:
 
 def _of_subagent(head: Head) -> bool:
     return (
-        _is_of_subagent(head.path)
+        is_of_subagent(head.path)
         and b'"isSidechain":true' in head.data
         and not any(map(is_of_qwen, head.objects))
     )
-
-
-def _is_of_subagent(path: Path) -> bool:
-    return path.name.startswith("agent-")
 
 
 def _read(path: Path, keep: Keep) -> Imported:
     glance = _glance(path)
     report = Report()
     lines = Lines(path, report)
-    named = _is_session_id(path.stem) or _is_of_subagent(path)
+    named = _is_session_id(path.stem) or is_of_subagent(path)
     source_id = path.stem if named else glance.session_id or path.stem
     facts = Facts(
         source=NAME,
@@ -155,7 +152,7 @@ def _read(path: Path, keep: Keep) -> Imported:
     if (beside / "subagents").is_dir():
         count = sum(1 for _ in (beside / "subagents").rglob("agent-*.jsonl"))
         report.left_out[f"conversations of subagents, in {beside / 'subagents'}"] += count
-    elif not _is_of_subagent(path) and (count := _subagents_in(path.parent)[source_id]):
+    elif not is_of_subagent(path) and (count := _subagents_in(path.parent)[source_id]):
         report.left_out[f"conversations of subagents, in {path.parent}/agent-*.jsonl"] += count
     reader = _Reader(lines, report, Chain(source_id), keep, facts)
     return Imported(facts, reader.entries(), report, size_of(path), lambda: lines.end)

@@ -85,10 +85,11 @@ def is_record(found: dict[str, Any]) -> bool:
 
 
 def _of_subagent(head: Head) -> bool:
-    return _is_of_subagent(head.path) and _recognise(head) and b'"isSidechain":true' in head.data
+    return is_of_subagent(head.path) and _recognise(head) and b'"isSidechain":true' in head.data
 
 
-def _is_of_subagent(path: Path) -> bool:
+def is_of_subagent(path: Path) -> bool:
+    """Whether a file is named as a subagent's conversation is, here and in Claude Code."""
     return path.name.startswith("agent-")
 
 
@@ -190,7 +191,7 @@ def _glance(path: Path) -> Facts:
             break
     return Facts(
         source=NAME,
-        source_id=path.stem if _is_of_subagent(path) else found["session_id"] or path.stem,
+        source_id=path.stem if is_of_subagent(path) else found["session_id"] or path.stem,
         source_path=path,
         cwd=found["cwd"],
         provider=PROVIDER,
