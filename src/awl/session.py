@@ -264,7 +264,11 @@ class Session:
             stamped, turn = self._stamped(entry, *self._end, at)
             try:
                 line, held = encode_held(stamped)
-                start = self._log.append(line)
+                start = self._log.begin(line)
+                # While the disk works: behind a sync, each of these steps would be a cold one.
+                written = Line(held, self._line + 1, start, start + len(line) - 1)
+                end = stamped.id, stamped.seq + 1, turn
+                self._log.settle()
             except LogChanged:
                 return self.append_many([entry])[0]
             except _CANNOT_WRITE as error:
@@ -272,8 +276,8 @@ class Session:
             except TypeError as error:
                 raise _invalid(error) from error
             self._line += 1
-            self._behind.append(Line(held, self._line, start, start + len(line) - 1))
-            self._end = stamped.id, stamped.seq + 1, turn
+            self._behind.append(written)
+            self._end = end
             self._appended = True
         return stamped.id
 

@@ -101,7 +101,7 @@ class OnBadDisk(Play):
         self.told(session)
         session.close()
         assert session._log is not None
-        self.doubtful |= bool(session._log._failed)
+        self.doubtful |= bool(session._log._unsettled)
         self.sessions_open.remove(session)
 
     def append(self, session: Session, *entries: Entry) -> None:
@@ -123,7 +123,7 @@ class OnBadDisk(Play):
         """A line whose sync failed is in the file until the writer can cut it off. An index that
         looks in between takes it in, and finds out at its next look."""
         held = (one._log for one in self.sessions_open if one.path == log)
-        return next((one.end for one in held if one is not None and one._failed), end)
+        return next((one.end for one in held if one is not None and one._unsettled), end)
 
     def told(self, session: Session) -> None:
         assert session._log is not None

@@ -36,8 +36,8 @@ MISTAKES = [
     Mistake(
         "the sync of an append is dropped",
         "log/file.py",
-        "            sync(self.fd)\n        except BaseException:\n            self._failed",
-        "        except BaseException:\n            self._failed",
+        "            self._check_name()\n            sync(self.fd)\n",
+        "            self._check_name()\n",
         STATES,
         "power_loss_after and going_on",
     ),
@@ -85,14 +85,19 @@ MISTAKES = [
         "tests/crash/test_model.py",
     ),
     Mistake(
-        "an append is acknowledged before it is synced",
+        "an entry is acknowledged before it is synced",
+        "session.py",
+        "                self._log.settle()\n",
+        '                self._log.end += len(line)\n                self._log._unsettled = b""\n',
+        STATES,
+        "power_loss_after and turn",
+    ),
+    Mistake(
+        "several entries are acknowledged before they are synced",
         "log/file.py",
-        "            write_all(self.fd, lines)\n"
-        "            # The disk works while the name is looked at: the sync has less to wait for.\n"
-        "            begin_writing(self.fd, len(lines))\n"
-        "            self._check_name()\n"
-        "            sync(self.fd)\n",
-        "            sync(self.fd)\n            write_all(self.fd, lines)\n",
+        "        start = self.begin(lines)\n        self.settle()\n        return start\n",
+        "        sync(self.fd)\n        start = self.begin(lines)\n"
+        '        self.end += len(lines)\n        self._unsettled = b""\n        return start\n',
         STATES,
         "power_loss_after and turn",
     ),
@@ -139,8 +144,8 @@ MISTAKES = [
     Mistake(
         "a failed append is not cut back",
         "log/file.py",
-        "                self._cut_back()\n            raise\n",
-        "                self._failed = b''\n            raise\n",
+        "        with contextlib.suppress(OSError):\n            self._cut_back()\n",
+        "        self._unsettled = b''\n",
         "tests/crash/test_faults.py",
         "nothing_is_lost and turn",
     ),

@@ -62,7 +62,8 @@ class Unborn:
         write_all(self.fd, data)
         self._waiting += len(data)
         if self._waiting >= _PIECE:
-            begin_writing(self.fd, self._waiting)
+            end = os.lseek(self.fd, 0, os.SEEK_END)
+            begin_writing(self.fd, end - self._waiting, self._waiting)
             self._waiting = 0
 
     def adopt(self, blob: Path) -> None:

@@ -73,7 +73,7 @@ class LogFile:
         self.end = 0
         self.recovery = Recovery()
         self._pid = os.getpid()
-        self._failed = b""  # what an append could not make durable and may have left behind
+        self._unsettled = b""  # what an append has written, or may have, and not made durable
         self._owner = owner_path(path)
         _open_files.add(self)
 
@@ -142,22 +142,43 @@ class LogFile:
             LogChanged: the file does not end where this writer left it. Nothing was written.
             OSError: it could not be written; the file was cut back to where it ended.
         """
+        start = self.begin(lines)
+        self.settle()
+        return start
+
+    def begin(self, lines: bytes) -> int:
+        """The first half of `append`: the lines are written and the disk has begun with them, so
+        that there is time for something else. They count from `settle` on; without it the next
+        append takes them back.
+
+        Raises:
+            SessionClosed, LogChanged, OSError: as `append`.
+        """
         assert lines.endswith(b"\n")
         self._check()
-        start = self.end
+        self._unsettled = lines
         try:
             write_all(self.fd, lines)
-            # The disk works while the name is looked at: the sync has less to wait for.
-            begin_writing(self.fd, len(lines))
+            begin_writing(self.fd, self.end, len(lines))
+        except BaseException:
+            self._give_up()
+            raise
+        return self.end
+
+    def settle(self) -> None:
+        """The other half of `append`: what was begun is durable on return.
+
+        Raises:
+            OSError: as `append`.
+        """
+        try:
             self._check_name()
             sync(self.fd)
         except BaseException:
-            self._failed = lines
-            with contextlib.suppress(OSError):
-                self._cut_back()
+            self._give_up()
             raise
-        self.end = start + len(lines)
-        return start
+        self.end += len(self._unsettled)
+        self._unsettled = b""
 
     def close(self) -> None:
         """Release the lock. Without effect when closed already."""
@@ -173,8 +194,8 @@ class LogFile:
     def _check(self) -> None:
         if self.fd < 0:
             raise SessionClosed(self._why_closed())
-        if self._failed:
-            # A sync failed: what the file holds now is known only by reading it.
+        if self._unsettled:
+            # An append came to no end: what the file holds now is known only by reading it.
             self._cut_back()
         size = os.lseek(self.fd, 0, os.SEEK_END)
         if size != self.end:
@@ -193,18 +214,23 @@ class LogFile:
             return f"{self.path} belongs to process {self._pid}: a fork cannot write"
         return f"{self.path} is closed"
 
+    def _give_up(self) -> None:
+        """Take back what was begun; the next append does where that fails."""
+        with contextlib.suppress(OSError):
+            self._cut_back()
+
     def _cut_back(self) -> None:
         """After a failed append: the file ends again in the last acknowledged line."""
         size = os.fstat(self.fd).st_size
-        left = read_at(self.fd, len(self._failed) + 1, self.end)
-        if not self._failed.startswith(left):  # another program's bytes are not ours to cut
+        left = read_at(self.fd, len(self._unsettled) + 1, self.end)
+        if not self._unsettled.startswith(left):  # another program's bytes are not ours to cut
             raise LogChanged(self.path, self.end, size)
         if left:
             os.ftruncate(self.fd, self.end)
             sync(self.fd)
         if last_object(self.fd) != (self.end, True):
             raise LogChanged(self.path, self.end, size)
-        self._failed = b""
+        self._unsettled = b""
 
     def recover(self, *, settle: bool = True) -> None:
         """Find the last complete object, and keep aside what stands behind it."""
@@ -226,7 +252,7 @@ class LogFile:
         if settle:
             os.fsync(self.fd)
         self.end = end + (not has_newline)
-        self._failed = b""
+        self._unsettled = b""
         self.recovery = Recovery(
             torn=torn,
             torn_bytes=size - end if torn else 0,

@@ -141,10 +141,11 @@ def copy_bytes(source: int, target: int, start: int, end: int) -> None:
             start += len(block)
         return
     buffer = memoryview(bytearray(min(_PIECE, max(0, end - start))))
+    at = os.lseek(target, 0, os.SEEK_END)
     while start < end and (size := os.preadv(source, [buffer[: end - start]], start)):
         write_all(target, buffer[:size])
-        begin_writing(target, size)
-        start += size
+        begin_writing(target, at, size)
+        start, at = start + size, at + size
 
 
 def same_until(one: int, other: int, size: int, start: int = 0, other_start: int = 0) -> int:
