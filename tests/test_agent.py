@@ -39,17 +39,17 @@ class Disk:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.error: OSError | None = None
         self.only = b""
-        append, create = LogFile.append, LogFile.create
+        begin, create = LogFile.begin, LogFile.create
 
         def appended(log: LogFile, lines: bytes) -> int:
             self._check(lines)
-            return append(log, lines)
+            return begin(log, lines)
 
         def created(path: Any, first: bytes) -> LogFile:
             self._check(first)
             return create(path, first)
 
-        monkeypatch.setattr(LogFile, "append", appended)
+        monkeypatch.setattr(LogFile, "begin", appended)
         monkeypatch.setattr(LogFile, "create", created)
 
     def fill(self, only: bytes = b"") -> None:
@@ -671,15 +671,15 @@ def test_taking_back_goes_no_further_than_the_prompt(
 ) -> None:
     too_long = {"error": {"fault": "context_length", "message": "too long"}}
     stage.set({"when": "long", "steps": [too_long]}, [say("One.")], [say("Two.")])
-    append = LogFile.append
+    begin = LogFile.begin
 
     def failing_for_answers(log: LogFile, lines: bytes) -> int:
         if b"One." in lines and full:
             raise OSError(errno.ENOSPC, "No space left on device")
-        return append(log, lines)
+        return begin(log, lines)
 
     full = [True]
-    monkeypatch.setattr(LogFile, "append", failing_for_answers)
+    monkeypatch.setattr(LogFile, "begin", failing_for_answers)
 
     async def talk() -> None:
         await stage.turns("first")

@@ -406,7 +406,7 @@ def test_a_turn_that_is_cancelled_while_its_summary_is_logged_ends_behind_it(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     talk(stage, 4)
-    write = LogFile.append
+    write = LogFile.begin
 
     def cancelled(log: LogFile, lines: bytes) -> int:
         if b'"type":"condensation"' in lines:
@@ -423,7 +423,7 @@ def test_a_turn_that_is_cancelled_while_its_summary_is_logged_ends_behind_it(
         seen.append((type(event), len(stage.session.state.entries)))
 
     stage.on = on
-    monkeypatch.setattr(LogFile, "append", cancelled)
+    monkeypatch.setattr(LogFile, "begin", cancelled)
     stage.prompt(f"prompt 4: {LONG}", f"prompt 5: {LONG}")
     assert stage.ended.stop_reason == "aborted"
     assert [kind for kind, _ in seen[-2:]] == [Condensed, TurnEnded]
@@ -434,14 +434,14 @@ def test_a_turn_that_is_cancelled_while_its_summary_is_logged_ends_behind_it(
 def test_a_summary_that_cannot_be_logged_is_told_and_changes_nothing(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    append = LogFile.append
+    begin = LogFile.begin
 
     def full(log: LogFile, lines: bytes) -> int:
         if b'"condensation"' in lines:
             raise OSError(errno.ENOSPC, "No space left on device")
-        return append(log, lines)
+        return begin(log, lines)
 
-    monkeypatch.setattr(LogFile, "append", full)
+    monkeypatch.setattr(LogFile, "begin", full)
     talk(stage, 6)
     assert "condensation" not in stage.kinds
     assert "No space left" in stage.seen(Unsaved)[0].message
@@ -826,7 +826,7 @@ def test_while_something_waits_to_be_written_no_model_is_asked(
 ) -> None:
     talk(stage, 4, window=0)
     with monkeypatch.context() as full:
-        full.setattr(LogFile, "append", _no_space)
+        full.setattr(LogFile, "begin", _no_space)
         with pytest.raises(NotSaved):
             stage.session.append_message(text_message("assistant", "queued"))
         with pytest.raises(CannotCondense, match="not saved yet"):

@@ -151,6 +151,20 @@ def test_a_cut_that_fails_is_made_up_for_before_the_next_append(
     assert log.path.read_bytes() == WHOLE + MORE
 
 
+def test_what_was_begun_counts_when_it_is_settled_and_is_taken_back_if_it_never_is(
+    log: LogFile,
+) -> None:
+    assert log.begin(MORE) == log.end == len(WHOLE)
+    assert log.path.read_bytes() == WHOLE + MORE
+    assert log.append(MORE) == len(WHOLE)  # what came between the two halves ended the first one
+    assert log.path.read_bytes() == WHOLE + MORE
+    assert log.begin(MORE) == len(WHOLE + MORE)
+    log.settle()
+    assert log.append(MORE) == len(WHOLE + 2 * MORE)
+    log.close()
+    assert log.path.read_bytes() == WHOLE + 3 * MORE
+
+
 def test_what_another_program_wrote_after_a_failure_is_not_cut(
     log: LogFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
