@@ -43,7 +43,17 @@ from awl.entries import (
     ToolResultEntry,
 )
 from awl.log.line import Outer, Skimmed
-from awl.table import ROOT, SYSTEM, WHOLE, Shape, Table
+from awl.table import (
+    ASSISTANT,
+    PARTIAL,
+    ROOT,
+    SYSTEM,
+    TOOL_CALL,
+    TOOL_RESULT,
+    WHOLE,
+    Shape,
+    Table,
+)
 
 NO_MODEL = ModelRef("", "")
 
@@ -51,6 +61,7 @@ CUT_SHORT = frozenset({"aborted", "error"})
 """The stop reasons of an answer that is not whole."""
 
 
+_NOT_USERS = bytes((WHOLE, ASSISTANT, SYSTEM, TOOL_CALL, TOOL_RESULT, PARTIAL))
 _LOOKED_AT = re.compile(re.escape(bytes((WHOLE,))) + b"|" + re.escape(bytes((SYSTEM,))))
 
 
@@ -481,13 +492,11 @@ class Path:
         while at < len(codes) and (at == 0 or self._partials):
             self._stand_for(shapes[codes[at]], condensation)
             at += 1
-        users = {code for code in set(codes[at:]) if shapes[code].role == "user"}
-        if len(users) > 1:
-            for code, _ in groupby(codes[at:]):
-                if code in users:
-                    self._stand_for(shapes[code], condensation)
-        elif users:
-            self._stand_for(shapes[users.pop()], condensation)
+        users = codes[at:].translate(None, _NOT_USERS)
+        if len(set(users)) == 1:
+            users = users[:1]
+        for code, _ in groupby(users):
+            self._stand_for(shapes[code], condensation)
 
     def _stand_for(self, shape: Shape, condensation: int) -> None:
         """Fold what is neither system text nor a condensation: the summary, once, and who is
