@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import secrets
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ from rawlog import SESSION_ID, TIME, RawLog, said
 
 import awl.log.durable
 import awl.log.file
+import awl.session
 from awl.conversation import (
     Image,
     Message,
@@ -50,7 +52,7 @@ from awl.errors import (
     SessionBusy,
     SessionClosed,
 )
-from awl.log.names import encode_cwd, log_path
+from awl.log.names import encode_cwd, log_path, now
 from awl.replay import UnknownDirectory, read
 from awl.session import MOST_QUEUED, Session
 
@@ -749,6 +751,114 @@ def test_a_fact_is_kept_when_the_log_was_removed(session: Session, tmp_path: Pat
     assert caught.value.queued
     session.save_copy(tmp_path / "copy.jsonl")
     assert said(read(tmp_path / "copy.jsonl")) == [PROMPT.text, ANSWER.text]
+
+
+def test_an_append_goes_on_when_another_thread_finds_its_target_gone(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session.append_message(PROMPT)
+    size = session.path.stat().st_size
+    gone = session.append_message(ANSWER)
+    os.truncate(session.path, size)
+    refused: list[InvalidTarget] = []
+
+    def go_back() -> None:
+        try:
+            session.rewind(gone)
+        except InvalidTarget as error:
+            refused.append(error)
+
+    real = now
+
+    def meanwhile() -> str:
+        if threading.current_thread() is threading.main_thread() and not refused:
+            thread = threading.Thread(target=go_back)
+            thread.start()
+            thread.join()
+        return real()
+
+    monkeypatch.setattr(awl.session, "now", meanwhile)
+    session.append_message(ANSWER)
+    assert refused
+    assert [entry["seq"] for entry in lines(session.path)[1:]] == [1, 3]
+    assert facts(session.state) == facts(replayed(session.path))
+
+
+# -- signals -------------------------------------------------------------------------------------
+
+
+def interrupted(work: Callable[[], object], at: int) -> bool:
+    """Do something that is interrupted at one of the places where the exception of a signal may
+    come: where a function in Python begins, and where one in C has ended. Whether there was it."""
+    left = at
+
+    def profile(frame: object, event: str, argument: object) -> None:
+        nonlocal left
+        left -= event in ("call", "c_return")
+        if left < 0:
+            raise KeyboardInterrupt
+
+    sys.setprofile(profile)
+    try:
+        work()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.setprofile(None)
+    return False
+
+
+@pytest.mark.parametrize(
+    ("before", "work"),
+    [
+        (0, lambda session: session.append_message(PROMPT)),
+        (1, lambda session: session.append_message(ANSWER)),
+        (1, lambda session: session.append_many([result_entry(1), result_entry(2)])),
+    ],
+    ids=["first", "one", "many"],
+)
+def test_what_interrupts_an_append_leaves_a_session_that_knows_its_log(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    before: int,
+    work: Callable[[Session], object],
+) -> None:
+    monkeypatch.setattr(awl.log.file, "sync", lambda fd: None)
+    monkeypatch.setattr(os, "fsync", lambda fd: None)
+    for at in itertools.count():
+        session = Session.create(tmp_path / str(at), str(tmp_path), MODEL)
+        for _ in range(before):
+            session.append_message(PROMPT)
+        there = interrupted(lambda: work(session), at)  # noqa: B023
+        session.append_message(ANSWER)
+        session.append_many([result_entry(3), result_entry(4)])
+        session.append_message(ANSWER)
+        assert_sound(session.path)
+        assert facts(session.state) == facts(replayed(session.path))
+        session.close()
+        if not there:
+            break
+    assert at > 20
+
+
+def test_what_the_handler_of_a_signal_appends_takes_nothing_from_the_append_that_it_came_into(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session.append_message(PROMPT)
+    within: list[str] = []
+    real = awl.log.durable.sync
+
+    def sync(fd: int) -> None:
+        if not within:
+            within.append("")
+            within[0] = session.append(TitleEntry(title="from the handler"))
+        real(fd)
+
+    monkeypatch.setattr(awl.log.file, "sync", sync)
+    ids = [session.append_message(ANSWER), session.append_message(PROMPT)]
+    assert [entry["id"] for entry in lines(session.path)[2:]] == [*within, *ids]
+    assert_sound(session.path)
+    assert facts(session.state) == facts(replayed(session.path))
 
 
 # -- sessions that nothing is written of ---------------------------------------------------------

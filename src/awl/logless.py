@@ -115,7 +115,7 @@ class LoglessSession(_Held):
         self.append_many([_entry(said) for said in rows])
         self._loading = False
 
-    def _keep(self, data: bytes, entries: Sequence[Entry]) -> int:
+    def _keep(self, data: bytes, entries: Sequence[Entry]) -> None:
         said = [
             Said(entry.message.role, text, entry.timestamp)
             for entry in entries
@@ -133,7 +133,6 @@ class LoglessSession(_Held):
             except AwlError as error:
                 raise OSError(str(error)) from error  # like a disk that cannot be written
             self._has_rows = True
-        return 0
 
 
 def with_log(root: Path, before: Logless, cwd: str, hold: Hold) -> Session:

@@ -56,12 +56,11 @@ from awl.log.names import (
     now,
     same_directory,
 )
-from awl.log.scan import BLOCK, Line
+from awl.log.scan import BLOCK, Line, read_at
 from awl.replay import (
     UnknownDirectory,
     check_first_line,
     damage_notices,
-    fd_reader,
     path_reader,
     recovery_notices,
     replay,
@@ -255,11 +254,11 @@ class Session:
             SessionClosed: the session was closed.
         """
         # What is written most takes the fewest steps: between two syncs each of them is a cold one.
-        if self._end is None or type(entry) in _TARGETING:
+        if type(entry) in _TARGETING:
             return self.append_many([entry])[0]
         at = now()
         with self._guard:
-            if self._log is None or self._closed or self._queue:
+            if self._end is None or self._log is None or self._closed or self._queue:
                 return self.append_many([entry])[0]
             stamped, turn = self._stamped(entry, *self._end, at)
             try:
@@ -268,17 +267,19 @@ class Session:
                 # While the disk works: behind a sync, each of these steps would be a cold one.
                 written = Line(held, self._line + 1, start, start + len(line) - 1)
                 end = stamped.id, stamped.seq + 1, turn
-                self._log.settle()
+                self._log.settle(line)
             except LogChanged:
                 return self.append_many([entry])[0]
             except _CANNOT_WRITE as error:
                 raise self._not_saved((entry,), at, error) from error
             except TypeError as error:
                 raise _invalid(error) from error
+            # No call before the last step: a signal's exception comes with a call, and must not
+            # leave the session with half of what it is to know of its log.
             self._line += 1
-            self._behind.append(written)
             self._end = end
             self._appended = True
+            self._behind.append(written)
         return stamped.id
 
     def append_many(self, entries: Sequence[Entry]) -> list[str]:
@@ -525,26 +526,40 @@ class Session:
         if targeting:
             self._check_targets(entries)
         stamped, turn = self._stamp((*self._opening, *entries), *self._where_it_ends(), at)
+        ids = [entry.id for entry in stamped]
+        end = ids[-1], stamped[-1].seq + 1, turn
         written = _encoded(stamped)
+        lines = self._placed(written)
         try:
-            start = self._keep(b"".join([line for line, _ in written]), stamped)
+            self._keep(b"".join([line for line, _ in written]), stamped)
         except LogChanged:
             if self._log is None or again:
                 raise
             self._reload()
             return self._write(entries, at, again=True)
+        # As in `append`: no call before the last step.
         self._opening = ()
-        for line, held in written:
-            self._line += 1
-            end = start + len(line) - 1
-            self._behind.append(Line(held, self._line, start, end))
-            start = end + 1
-        last = stamped[-1]
-        self._end = last.id, last.seq + 1, turn
+        self._line = lines[-1].line
+        self._end = end
         self._appended = True
+        self._behind.extend(lines)
         if targeting:  # their fold may read what was left on disk, which nobody has changed so far
             self._catch_up()
-        return [entry.id for entry in stamped[-len(entries) :]]
+        return ids[-len(entries) :]
+
+    def _placed(self, written: Sequence[tuple[bytes, Entry]]) -> list[Line]:
+        """Where the lines of entries will be, if they are written now."""
+        number, start = self._line, 0
+        if self._log is not None:
+            start = self._log.end
+        elif self.kept:
+            number, start = 1, len(encode(self.header))
+        lines = []
+        for line, held in written:
+            number += 1
+            lines.append(Line(held, number, start, start + len(line) - 1))
+            start += len(line)
+        return lines
 
     def _catch_up(self) -> None:
         """Fold what was written."""
@@ -560,17 +575,18 @@ class Session:
             self._end = state.leaf_id, state.next_seq, state.turn
         return self._end
 
-    def _keep(self, data: bytes, entries: Sequence[Entry]) -> int:
-        """Make the lines of entries durable. Returns the byte where they start."""
-        if not self.kept:
-            return 0
+    def _keep(self, data: bytes, entries: Sequence[Entry]) -> None:
+        """Make the lines of entries durable. Where that worked, nothing is called any more."""
         if self._log is not None:
-            return self._log.append(data)
-        first = encode(self.header)
-        self._log = LogFile.create(self.path, first + data)
-        self._state.read = fd_reader(self._log.fd)
-        self._line = 1
-        return len(first)
+            self._log.append(data)
+        elif self.kept:
+            self._state.read = self._read
+            self._log = LogFile.create(self.path, encode(self.header) + data)
+
+    def _read(self, start: int, end: int) -> bytes:
+        """Bytes [start, end) of the log."""
+        assert self._log is not None
+        return read_at(self._log.fd, end - start, start)
 
     def _stamp(
         self, entries: Sequence[Entry], parent: str | None, seq: int, turn: int, at: str = ""

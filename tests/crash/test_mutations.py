@@ -87,7 +87,7 @@ MISTAKES = [
     Mistake(
         "an entry is acknowledged before it is synced",
         "session.py",
-        "                self._log.settle()\n",
+        "                self._log.settle(line)\n",
         '                self._log.end += len(line)\n                self._log._unsettled = b""\n',
         STATES,
         "power_loss_after and turn",
@@ -95,7 +95,7 @@ MISTAKES = [
     Mistake(
         "several entries are acknowledged before they are synced",
         "log/file.py",
-        "        start = self.begin(lines)\n        self.settle()\n        return start\n",
+        "        start = self.begin(lines)\n        self.settle(lines)\n        return start\n",
         "        sync(self.fd)\n        start = self.begin(lines)\n"
         '        self.end += len(lines)\n        self._unsettled = b""\n        return start\n',
         STATES,

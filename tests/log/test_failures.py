@@ -159,7 +159,7 @@ def test_what_was_begun_counts_when_it_is_settled_and_is_taken_back_if_it_never_
     assert log.append(MORE) == len(WHOLE)  # what came between the two halves ended the first one
     assert log.path.read_bytes() == WHOLE + MORE
     assert log.begin(MORE) == len(WHOLE + MORE)
-    log.settle()
+    log.settle(MORE)
     assert log.append(MORE) == len(WHOLE + 2 * MORE)
     log.close()
     assert log.path.read_bytes() == WHOLE + 3 * MORE

@@ -89,24 +89,17 @@ class LogFile:
         make_directories(path.parent)
         unborn, fd = open_unborn(path, os.O_RDWR | os.O_APPEND)
         log = cls(path, fd)
-        born = False
+        log.end = len(first)
         try:
             write_all(fd, first)
             os.fsync(fd)
             _take_back(path)
             give_name(unborn, path)
-            born = True
             sync_name(path)
+            log._name_owner()
         except BaseException:
-            try:
-                (path if born else unborn).unlink()
-            except OSError:
-                if born:
-                    _stillborn[path] = os.fstat(fd)
-            log._let_go()
+            log._unmake(unborn)
             raise
-        log.end = len(first)
-        log._name_owner()
         return log
 
     @classmethod
@@ -143,7 +136,7 @@ class LogFile:
             OSError: it could not be written; the file was cut back to where it ended.
         """
         start = self.begin(lines)
-        self.settle()
+        self.settle(lines)
         return start
 
     def begin(self, lines: bytes) -> int:
@@ -165,19 +158,24 @@ class LogFile:
             raise
         return self.end
 
-    def settle(self) -> None:
+    def settle(self, lines: bytes) -> None:
         """The other half of `append`: what was begun is durable on return.
 
         Raises:
+            LogChanged: a signal's handler has appended meanwhile. What was begun does not count.
             OSError: as `append`.
         """
+        end = self.end + len(lines)
         try:
             self._check_name()
             sync(self.fd)
         except BaseException:
             self._give_up()
             raise
-        self.end += len(self._unsettled)
+        if self._unsettled is not lines:
+            self._unsettled = lines  # should they be there all the same
+            raise LogChanged(self.path, self.end, os.fstat(self.fd).st_size)
+        self.end = end
         self._unsettled = b""
 
     def close(self) -> None:
@@ -284,6 +282,18 @@ class LogFile:
             os.close(out)
         sync_directory(torn.parent)
         return torn
+
+    def _unmake(self, unborn: Path) -> None:
+        """Remove a new log, under whichever of its names there is."""
+        try:
+            if is_at(self.fd, self.path):
+                self.path.unlink()
+                self._owner.unlink(missing_ok=True)
+        except OSError:
+            _stillborn[self.path] = os.fstat(self.fd)
+        with contextlib.suppress(OSError):
+            unborn.unlink()
+        self._let_go()
 
     def _name_owner(self) -> None:
         name_owner(self.path)
