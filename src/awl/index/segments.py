@@ -47,6 +47,7 @@ _SMALL_TEXT: Final = 2 << 20
 _MOST_SMALL: Final = 16
 _CHUNK: Final = 1 << 14  # bytes of places in a row
 _BLOCK: Final = 1 << 14  # characters of a block of words that grows no more
+_PIECE: Final = 1 << 13  # characters of words that are looked through together
 _END: Final = 1 << 32  # no word has this number
 _REMEMBERED: Final = 64  # pieces of words whose words are remembered
 _MOST_PLACES: Final = 1024  # words whose places in a segment are remembered
@@ -241,7 +242,8 @@ class Segments:
     def __init__(self, db: sqlite3.Connection) -> None:
         self.db = db
         self.contents = Contents(0)
-        self._blocks: dict[int, str] = {}
+        self._words: dict[int, str] = {}  # some a piece, by the number of its first
+        self._last_block = 1, ""
         self._end = 1
         self._runs: dict[int, tuple[Run, ...]] = {}
         self._asked: dict[tuple[str, int], list[int] | None] = {}
@@ -254,7 +256,7 @@ class Segments:
         if contents == self.contents:
             return
         if contents.era != self.contents.era or contents.words < self._end:
-            self._blocks, self._end, self._runs = {}, 1, {}
+            self._words, self._last_block, self._end, self._runs = {}, (1, ""), 1, {}
             self._asked.clear()
             self._places.clear()
         self._by_key = {}
@@ -269,13 +271,20 @@ class Segments:
         if self._end == end:
             return
         self._asked.clear()
-        self._end = max(self._blocks, default=1)  # the last block may have grown
+        self._end, _ = self._last_block  # which may have grown
+        self._words = {first: words for first, words in self._words.items() if first < self._end}
         query = "SELECT first, words, checksum FROM words WHERE first >= ? ORDER BY first"
         for first, data, checksum in self.db.execute(query, (self._end,)):
             if first != self._end or crc32(data, first) != checksum:
                 raise Damaged("the checksum of words is wrong")
-            self._blocks[first] = data.decode()
-            self._end += data.count(b"\n")
+            block = data.decode()
+            self._last_block = first, block
+            start = 0
+            while start < len(block):
+                stop = block.find("\n", start + _PIECE) + 1 or len(block)
+                self._words[self._end] = block[start:stop]
+                self._end += block.count("\n", start, stop)
+                start = stop
         if self._end != end:
             raise Damaged("words are missing")
 
@@ -290,23 +299,23 @@ class Segments:
 
     def _words_with(self, piece: str, most: int) -> list[int] | None:
         found = []
-        for first, block in self._blocks.items():
+        for first, some in self._words.items():
             counted, number = 0, first
-            at = block.find(piece)
+            at = some.find(piece)
             while at >= 0:
-                number += block.count("\n", counted, at)
+                number += some.count("\n", counted, at)
                 found.append(number)
                 if len(found) > most:
                     return None
-                counted = block.index("\n", at)
-                at = block.find(piece, counted)
+                counted = some.index("\n", at)
+                at = some.find(piece, counted)
         return found
 
     def numbers(self) -> dict[str, int]:
         """The number of each word."""
         found = {"": TOO_LONG}
-        for first, block in self._blocks.items():
-            listed = block[:-1].split("\n")
+        for first, some in self._words.items():
+            listed = some[:-1].split("\n")
             found.update(zip(listed, range(first, first + len(listed)), strict=True))
         if len(found) != self._end:
             raise Damaged("a word has two numbers")
@@ -314,8 +323,7 @@ class Segments:
 
     def last_block(self) -> tuple[int, str]:
         """The number of the first word of the last block, and its words."""
-        first = max(self._blocks, default=1)
-        return first, self._blocks.get(first, "")
+        return self._last_block
 
     def stretches(self) -> Iterator[Stretch]:
         """Where all docs are."""
