@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import os
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -22,7 +24,7 @@ from benchmarks import (
     searches,
     stores,
 )
-from benchmarks.machine import this_machine
+from benchmarks.machine import IN_MEMORY, this_machine
 from benchmarks.report import PAGE, Report, draw, markdown, write
 
 MEASURES = {
@@ -55,8 +57,13 @@ def main() -> None:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    only = {"action": "append", "choices": MEASURES, "metavar": "NAME"}
-    parser.add_argument("--only", **only, help=f"measure only this: {', '.join(MEASURES)}")
+    parser.add_argument(
+        "--only",
+        action="append",
+        choices=list(MEASURES),
+        metavar="NAME",
+        help=f"measure only this: {', '.join(MEASURES)}",
+    )
     parser.add_argument("--quick", action="store_true", help="smaller sizes and fewer runs")
     parser.add_argument("--json", action="store_true", help="print all figures as JSON")
     parser.add_argument("--plots", type=Path, metavar="DIR", help="draw plots into a folder")
@@ -64,11 +71,14 @@ def main() -> None:
         "--write", action="store_true", help=f"write tables and plots into docs/{PAGE.name}"
     )
     chosen = parser.parse_args()
-    if chosen.write and chosen.only:
-        parser.error("--write takes what one whole run found: leave out --only")
+    if chosen.write and (chosen.only or chosen.quick):
+        parser.error("--write takes what one whole run found: leave out --only and --quick")
     if (chosen.write or chosen.plots) and importlib.util.find_spec("matplotlib") is None:
         parser.error("plots need matplotlib: uv run --group bench python -m benchmarks")
-    report = _measured(chosen.only or list(MEASURES), chosen.quick)
+    where = os.environ.get("AWL_BENCH_DIR")
+    if where and not Path(where).is_dir():
+        parser.error(f"AWL_BENCH_DIR is no folder: {where}")
+    report = _measured(dict.fromkeys(chosen.only or MEASURES), chosen.quick)
     if chosen.json:
         print(msgspec.json.format(msgspec.json.encode(report)).decode())
     else:
@@ -79,8 +89,14 @@ def main() -> None:
         write(report)
 
 
-def _measured(names: list[str], quick: bool) -> Report:
+def _measured(names: Iterable[str], quick: bool) -> Report:
     machine, found = this_machine(), {}
+    if machine.disk in IN_MEMORY:
+        print(
+            f"awl benchmarks: measured in memory ({machine.disk}), where a sync costs nothing:"
+            " set AWL_BENCH_DIR to a folder on a disk",
+            file=sys.stderr,
+        )
     for name in names:
         print(f"{name} …", end="", file=sys.stderr, flush=True)
         begun = time.perf_counter()

@@ -12,7 +12,7 @@ from awl.entries import LoggedMessage, MessageEntry
 from awl.log.line import encode
 from awl.session import Session
 from benchmarks.corpus import TIME, folder, write_log
-from benchmarks.figures import Curve, Figure, Found, amount, in_turns, medians, over
+from benchmarks.figures import Curve, Figure, Found, amount, beside, in_turns, medians, over
 
 SLOW_SYNC = 100e-6
 """Seconds from which a sync is what an append takes."""
@@ -38,7 +38,7 @@ def _figure(size: int, base: float, ours: float) -> Figure:
     if base < SLOW_SYNC:
         return over(what, ours, FLOOR, base, 20e-6)
     value = base / ours
-    shown = f"{value:.2f} of its rate (+{amount(ours - base, 's')})"
+    shown = f"{beside(value, 0.85)} of its rate (+{amount(ours - base, 's')})"
     met = value >= 0.85
     return Figure(what, ours, value, shown, floor=FLOOR, base=base, bar="≥ 0.85 of it", met=met)
 

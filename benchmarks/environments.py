@@ -48,19 +48,34 @@ def environment(module: str) -> Environment:
         return Environment(Path(sys.executable))
     cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     place = Path(cache, "awl-benchmarks", module)
-    python = place / "bin" / "python"
-    if not python.exists():
+    python, whole = place / "bin" / "python", place / "whole"
+    if not whole.exists() or whole.read_text(encoding="utf-8") != "\n".join(needs):
         print(f"making an environment for {module} …", file=sys.stderr, flush=True)
-        venv = ["uv", "venv", "-q", "--allow-existing", "--no-python-downloads"]
-        install = ["uv", "pip", "install", "-q", "-p", str(python), *needs]
-        for command in ([*venv, "--python", _newer_python(), str(place)], install):
-            done = subprocess.run(command, capture_output=True, text=True)
-            if done.returncode:
-                shutil.rmtree(place, ignore_errors=True)
-                raise Unavailable((done.stderr.strip().splitlines() or ["no reason given"])[0])
+        _make(place, python, needs)
+        whole.write_text("\n".join(needs), encoding="utf-8")  # last: without it, it is made anew
     code = "import sys; from importlib.metadata import version; print(version(sys.argv[1]))"
     asked = subprocess.run([python, "-c", code, needs[0]], capture_output=True, text=True)
-    return Environment(python, f"{needs[0]} {asked.stdout.strip()}".strip())
+    if asked.returncode:
+        raise Unavailable(f"its environment does not run; remove {place} to have it made anew")
+    return Environment(python, f"{needs[0]} {asked.stdout.strip()}")
+
+
+def _make(place: Path, python: Path, needs: tuple[str, ...]) -> None:
+    if shutil.which("uv") is None:
+        raise Unavailable("uv, which makes environments, is not on PATH: pip install uv")
+    venv = ["uv", "venv", "-q", "--clear", "--no-python-downloads"]
+    install = ["uv", "pip", "install", "-q", "-p", str(python), *needs]
+    for command in ([*venv, "--python", _newer_python(), str(place)], install):
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            shutil.rmtree(place, ignore_errors=True)
+            raise Unavailable(_reason(done.stderr))
+
+
+def _reason(said: str) -> str:
+    """What uv says is wrong, and the first cause that it gives: the rest is how it found out."""
+    lines = [line.strip(" ×╰─▶│") for line in said.splitlines()]
+    return " ".join([line for line in lines if line][:2]) or "no reason given"
 
 
 def _newer_python() -> str:

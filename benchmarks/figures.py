@@ -10,6 +10,8 @@ from typing import Literal
 import msgspec
 
 Unit = Literal["s", "B"]
+STEPS = ("append", "load", "list", "fork")
+"""What is measured of a store."""
 
 
 class Figure(msgspec.Struct, frozen=True):
@@ -88,7 +90,7 @@ def ratio(
         what,
         ours,
         value,
-        f"{_short(value)} ×",
+        f"{beside(value, most)} ×",
         unit=unit,
         floor=floor,
         base=base,
@@ -104,7 +106,7 @@ def over(what: str, ours: float, floor: str, base: float, most: float | None) ->
         what,
         ours,
         value,
-        f"+{amount(value, 's')}",
+        f"+{beside(value, most, _seconds)}",
         floor=floor,
         base=base,
         bar="" if most is None else f"≤ +{amount(most, 's')}",
@@ -116,20 +118,37 @@ def plain(what: str, ours: float, most: float | None = None, unit: Unit = "s") -
     """A figure without a floor."""
     bar = "" if most is None else f"≤ {amount(most, unit)}"
     met = None if most is None else ours <= most
-    return Figure(what, ours, ours, amount(ours, unit), unit=unit, bar=bar, met=met)
+    shown = beside(ours, most, _seconds if unit == "s" else _bytes)
+    return Figure(what, ours, ours, shown, unit=unit, bar=bar, met=met)
 
 
 def amount(value: float, unit: Unit) -> str:
     """Seconds or bytes in a unit that fits."""
-    if unit == "B":
-        return f"{value / 1e6:.0f} MB"
+    return _seconds(value) if unit == "s" else _bytes(value)
+
+
+def _seconds(value: float, more: int = 0) -> str:
     for size, name in ((1, "s"), (1e-3, "ms"), (1e-6, "µs")):
         if abs(value) >= size:
-            return f"{_short(value / size)} {name}"
-    return f"{value * 1e9:.0f} ns"
+            return f"{_short(value / size, more)} {name}"
+    return f"{value * 1e9:.{more}f} ns"
 
 
-def _short(value: float) -> str:
-    if abs(value) >= 100:
-        return f"{value:.0f}"
-    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.3f}" if value < 0.1 else f"{value:.2f}"
+def _bytes(value: float, more: int = 0) -> str:
+    return f"{value / 1e6:.{more}f} MB"
+
+
+def _short(value: float, more: int = 0) -> str:
+    """Three digits, and `more` of them."""
+    size = abs(value)
+    decimals = 0 if size >= 100 else 1 if size >= 10 else 2 if size >= 0.1 else 3
+    return f"{value:.{decimals + more}f}"
+
+
+def beside(value: float, bar: float | None, show: Callable[[float, int], str] = _short) -> str:
+    """A value with as many decimals as tell it from its bar: one that misses it looks like it."""
+    for more in range(4):
+        shown = show(value, more)
+        if bar is None or value == bar or shown != show(bar, more):
+            break
+    return shown

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from types import UnionType
-from typing import Any, NamedTuple, Union, get_args, get_origin
+from typing import Any, Union, get_args, get_origin
 
 import msgspec
 
@@ -32,7 +32,7 @@ from awl.formats import (
 from awl.store.exporting import Outgoing
 from awl.store.importing import Importer
 from benchmarks.corpus import folder, write_log
-from benchmarks.figures import Figure, Found, in_turns, medians
+from benchmarks.figures import Figure, Found, beside, in_turns, medians
 
 FLOOR = "msgspec typed decode, record by record, GC on"
 BAR = 1 / 3
@@ -71,7 +71,7 @@ class KimiPayload(kimi_cli._Payload, frozen=True, gc=False):
 
 
 class KimiEvent(kimi_cli._Event, frozen=True, gc=False):
-    payload: KimiPayload | None = None  # type: ignore[assignment]
+    payload: KimiPayload | None = None
 
 
 class KimiRecord(kimi_cli._Record, frozen=True, gc=False):
@@ -153,7 +153,7 @@ class Messages(msgspec.Struct):
     messages: list[msgspec.Raw]
 
 
-class Grown(NamedTuple):
+class Grown(msgspec.Struct, frozen=True):
     """A file of lines that is repeated: how its ids look; how many lines begin it and come once;
     and what its lines are to a decoder."""
 
@@ -295,7 +295,7 @@ def _figure(name: str, make: Maker, size: int) -> Figure:
         f"import of {size >> 20} MB of {name}",
         taken["awl"],
         value,
-        f"{value:.2f} of its speed ({sparing:.2f})",
+        f"{beside(value, BAR)} of its speed ({sparing:.2f})",
         floor=FLOOR,
         base=taken["floor"],
         bar="≥ 0.33 of it",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 
 from awl.store.files import Store
 from benchmarks.corpus import fill, folder
@@ -46,7 +47,7 @@ def _listed(count: int) -> tuple[dict[str, float], float]:
         store.list()
         build = time.perf_counter() - begun
         store.list()
-        works = {
+        works: dict[str, Callable[[], object]] = {
             "floor": floor,
             "awl": store.list,
             "awl, newest 50": lambda: store.list(limit=50),

@@ -15,6 +15,10 @@ import msgspec
 
 from benchmarks.corpus import folder
 
+COMMIT = ("git", "describe", "--always", "--dirty", "--exclude=*")
+"""The short id of the commit, with `-dirty` when the tree has changes."""
+IN_MEMORY = ("tmpfs", "ramfs", "devtmpfs")
+
 
 class Machine(msgspec.Struct, frozen=True):
     """What it is, and what ran on it."""
@@ -49,7 +53,7 @@ def this_machine() -> Machine:
         disk=disk,
         python=sys.version.split()[0],
         awl=version("awl-agent"),
-        commit=_output("git", "rev-parse", "--short", "HEAD") or "no commit",
+        commit=_output(*COMMIT) or "no commit",
         time=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
     )
 

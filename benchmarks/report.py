@@ -8,12 +8,11 @@ from pathlib import Path
 
 import msgspec
 
-from benchmarks.figures import Curve, Figure, Found, Rival, amount
+from benchmarks.figures import STEPS, Curve, Figure, Found, Rival, amount
 from benchmarks.machine import Machine
 
 PAGE = Path(__file__).parent.parent / "docs" / "performance.md"
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
-STEPS = ("append", "load", "list", "fork")
 
 
 class Report(msgspec.Struct, frozen=True):

@@ -24,7 +24,7 @@ import msgspec
 
 from benchmarks.corpus import folder
 from benchmarks.environments import PEERS, Environment, Unavailable, constant, environment
-from benchmarks.figures import Curve, Found, Rival
+from benchmarks.figures import STEPS, Curve, Found, Rival
 
 NAMES = {
     "floor": "floor",
@@ -37,7 +37,6 @@ NAMES = {
     "llm LogStore": "llm_logs",
     "mistral-vibe": "mistral_vibe",
 }
-STEPS = ("append", "load", "list", "fork")
 
 
 class Plan(msgspec.Struct, frozen=True):
