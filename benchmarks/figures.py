@@ -106,7 +106,7 @@ def over(what: str, ours: float, floor: str, base: float, most: float | None) ->
         what,
         ours,
         value,
-        f"+{beside(value, most, _seconds)}",
+        f"{'+' if value >= 0 else ''}{beside(value, most, _seconds)}",
         floor=floor,
         base=base,
         bar="" if most is None else f"≤ +{amount(most, 's')}",

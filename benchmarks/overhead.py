@@ -1,46 +1,34 @@
-"""The agent's own time, in a turn and at a terminal.
+"""The agent's own time in a turn, and what a person at a terminal waits for.
 
 In a turn a model in this process answers at once, so that all time is awl's: for a streamed token
-and for a tool call, beside what the bare stream takes and what the syncs of its lines take. At a
-terminal awl asks a server on loopback; each token carries the time of its sending, so the delay
-until it stands on the screen can be read there. Then a command prints 10,000 lines, and another
-prints without end until Ctrl-C.
+beside what the bare stream takes, and for a tool call, in turns of any length, beside write and
+fdatasync of its lines.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import fcntl
-import json
 import os
-import pty
-import re
-import select
-import struct
-import subprocess
-import sys
-import termios
-import threading
 import time
-from collections.abc import AsyncGenerator, Iterator, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
 from statistics import median
 from typing import Any
-from unittest.mock import patch
 
 from awl.agent import Agent
 from awl.conversation import ModelRef, Text, ToolUse
 from awl.providers import Completed, Request, StreamEvent, TextDelta, ToolSpec
 from awl.session import Session
 from awl.tools import ToolContext, ToolOutcome
+from benchmarks import waits
 from benchmarks.corpus import folder
-from benchmarks.figures import Figure, Found, over, plain
+from benchmarks.figures import Curve, Figure, Found, over
 
 MODEL = ModelRef("instant", "instant")
 TOKENS = 5_000
-CALLS = 200
+LINES = 3
+"""Lines of a tool call: the answer that asks for it, its beginning and its result."""
+FLOOR = f"write + fdatasync of its {LINES} lines"
 
 
 class Instant:
@@ -82,7 +70,8 @@ class Nothing:
         return ToolOutcome(content="done")
 
 
-async def _turn(calls: int, tokens: int, root: Path) -> float:
+async def _turn(calls: int, tokens: int, root: Path) -> tuple[float, Path]:
+    """The seconds of a turn, and its log."""
     session = Session.create(root, str(root), MODEL)
     agent = Agent(session, Instant(calls, tokens), [Nothing()], max_turns=calls + 2)
     begun = time.perf_counter()
@@ -91,7 +80,7 @@ async def _turn(calls: int, tokens: int, root: Path) -> float:
     took = time.perf_counter() - begun
     await agent.close()
     session.close()
-    return took
+    return took, session.path
 
 
 async def _bare(tokens: int) -> float:
@@ -103,166 +92,58 @@ async def _bare(tokens: int) -> float:
 
 
 def measure(quick: bool) -> Found:
-    return Found([*_in_a_turn(3 if quick else 9), *_at_a_terminal()])
+    calls, curve = _for_calls((10, 100) if quick else (10, 100, 1_000), 3 if quick else 9)
+    tokens = _for_tokens(3 if quick else 9)
+    return Found([tokens, *calls, *waits.figures(3 if quick else 5)], [curve])
 
 
-def _in_a_turn(times: int) -> list[Figure]:
-    tokens, bare, calls, unsynced = [], [], [], []
+def _for_tokens(times: int) -> Figure:
+    ours, bare = [], []
     with folder() as root:
         for _ in range(times):
-            base = asyncio.run(_turn(0, 1, root))
-            tokens.append((asyncio.run(_turn(0, TOKENS, root)) - base) / TOKENS)
+            base, _ = asyncio.run(_turn(0, 1, root))
+            took, _ = asyncio.run(_turn(0, TOKENS, root))
+            ours.append((took - base) / TOKENS)
             bare.append(asyncio.run(_bare(TOKENS)) / TOKENS)
-            calls.append((asyncio.run(_turn(CALLS, 1, root)) - base) / CALLS)
-            with patch("awl.log.file.sync"):
-                unsynced.append((asyncio.run(_turn(CALLS, 1, root)) - base) / CALLS)
-    synced = median(calls) - median(unsynced)
-    return [
-        over("awl's time for a streamed token", median(tokens), "the stream", median(bare), None),
-        over("awl's time for a tool call", median(calls), "the syncs of its 3 lines", synced, None),
-    ]
+    what = "awl's time for a streamed token"
+    return over(what, median(ours), "the stream", median(bare), None)
 
 
-# -- at a terminal ---------------------------------------------------------------------------------
-
-PROMPT = "\u203a"
-SENT = re.compile(r"<(\d+\.\d+)>")
-
-
-class _Model(BaseHTTPRequestHandler):
-    """Speaks OpenAI's chat protocol: tokens that carry the time at which they were sent."""
-
-    protocol_version = "HTTP/1.1"
-    asked = 0
-
-    def log_message(self, format: str, *args: object) -> None: ...
-
-    def _send(self, delta: dict[str, Any], finish: str | None = None) -> None:
-        choice = {"index": 0, "delta": delta, "finish_reason": finish}
-        chunk = {
-            "id": "c",
-            "object": "chat.completion.chunk",
-            "created": 0,
-            "model": "m",
-            "choices": [choice],
-        }
-        self._chunk(f"data: {json.dumps(chunk)}\n\n".encode())
-
-    def _chunk(self, data: bytes) -> None:
-        self.wfile.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
-        self.wfile.flush()
-
-    def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["content-length"]))
-        type(self).asked += 1
-        self.send_response(200)
-        self.send_header("content-type", "text/event-stream")
-        self.send_header("transfer-encoding", "chunked")
-        self.end_headers()
-        if command := {2: "seq 1 10000", 4: "yes"}.get(type(self).asked):
-            arguments = json.dumps({"command": command})
-            call = {"index": 0, "id": "a", "type": "function"}
-            call["function"] = {"name": "bash", "arguments": arguments}
-            self._send({"role": "assistant", "tool_calls": [call]})
-            self._send({}, "tool_calls")
-        else:
-            for _ in range(100):
-                self._send({"content": f"<{time.time():.6f}> "})
-                time.sleep(0.01)
-            self._send({}, "stop")
-        self._chunk(b"data: [DONE]\n\n")
-        self._chunk(b"")
+def _for_calls(sizes: tuple[int, ...], times: int) -> tuple[list[Figure], Curve]:
+    """What a tool call takes in turns of so many."""
+    points: dict[str, list[tuple[int, float]]] = {"awl": [], "floor": []}
+    figures = []
+    for calls in sizes:
+        ours, floor = [], []
+        with folder() as root:
+            for _ in range(times if calls < 1_000 else 3):
+                base, _ = asyncio.run(_turn(0, 1, root))
+                took, log = asyncio.run(_turn(calls, 1, root))
+                ours.append((took - base) / calls)
+                floor.append(_synced(_lines_of_calls(log, calls), root / "plain") / calls)
+        points["awl"].append((calls, median(ours)))
+        points["floor"].append((calls, median(floor)))
+        if calls >= 100:
+            what = f"awl's time for a tool call, in a turn of {calls:,}"
+            figures.append(over(what, median(ours), FLOOR, median(floor), None))
+    return figures, Curve("agent", "tool calls in the turn", "a tool call", points)
 
 
-def _at_a_terminal() -> list[Figure]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Model)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    _Model.asked = 0
-    with folder() as home, _awl_at_a_terminal(home, server.server_address[1]) as terminal:
-        _until(terminal, PROMPT)
-        os.write(terminal, b"hello\r")
-        delays = _delays(terminal, 100)
-        _until(terminal, PROMPT)
-        os.write(terminal, b"count\r")
-        _until(terminal, "seq 1 10000")
-        begun = time.perf_counter()
-        _delays(terminal, 1)
-        counted = time.perf_counter() - begun
-        _until(terminal, PROMPT)
-        os.write(terminal, b"flood\r")
-        _until(terminal, "yes")
-        time.sleep(1)
-        begun = time.perf_counter()
-        os.write(terminal, b"\x03")
-        _until(terminal, PROMPT)
-        stopped = time.perf_counter() - begun
-    server.shutdown()
-    server.server_close()
-    sent = "from a token's sending to the screen"
-    return [
-        plain(f"{sent}, the first", delays[0], 5e-3),
-        plain(f"{sent}, the median of {len(delays)}", median(delays), 5e-3),
-        plain("a command that prints 10,000 lines, to the answer behind it", counted),
-        plain("Ctrl-C while a command prints without end, to the prompt", stopped),
-    ]
+def _lines_of_calls(log: Path, calls: int) -> list[bytes]:
+    """Those of a turn's log that it would not have without its calls: between the header and the
+    prompt, and the last answer and the end."""
+    lines = log.read_bytes().splitlines(keepends=True)[2:-2]
+    assert len(lines) == LINES * calls, log
+    return lines
 
 
-@contextlib.contextmanager
-def _awl_at_a_terminal(home: Path, port: int) -> Iterator[int]:
-    """awl at a terminal of its own, whose other end is given."""
-    config = home / "config.toml"
-    config.write_text(
-        '[agent]\nprovider = "here"\n[[llm.providers]]\nname = "here"\ntype = "openai"\n'
-        f'model = "m"\nbase_url = "http://127.0.0.1:{port}/v1"\n'
-    )
-    env = {"AWL_CONFIG": str(config), "AWL_SESSION_DIR": str(home / "s"), "TERM": "xterm"}
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
-    process = subprocess.Popen(
-        [sys.executable, "-m", "awl", "-y"],
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        cwd=home,
-        env={**os.environ, **env},
-        preexec_fn=_take_terminal,
-    )
-    os.close(theirs)
-    try:
-        yield ours
-    finally:
-        process.kill()
-        process.wait()
-        os.close(ours)
-
-
-def _take_terminal() -> None:
-    os.setsid()
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-
-
-def _until(fd: int, words: str) -> str:
-    seen = ""
-    while words not in seen:
-        seen += _read(fd)
-    return seen
-
-
-def _delays(fd: int, count: int) -> list[float]:
-    """The delays of the first tokens that stand on the screen, each by when it was first read."""
-    seen, found = "", {}
-    while len(found) < count:
-        seen += _read(fd)
-        now = time.time()
-        for sent in SENT.findall(seen):
-            found.setdefault(sent, now - float(sent))
-    return list(found.values())
-
-
-def _read(fd: int) -> str:
-    ready, _, _ = select.select([fd], [], [], 60)
-    if not ready:
-        raise TimeoutError("nothing arrived for a minute")
-    with contextlib.suppress(OSError):
-        return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", os.read(fd, 65536).decode("utf-8", "replace"))
-    return ""
+def _synced(lines: list[bytes], path: Path) -> float:
+    """The seconds in which they are written, each with a sync."""
+    fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    begun = time.perf_counter()
+    for line in lines:
+        os.write(fd, line)
+        os.fdatasync(fd)
+    took = time.perf_counter() - begun
+    os.close(fd)
+    return took
