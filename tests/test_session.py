@@ -718,6 +718,27 @@ def test_a_log_that_another_program_wrote_to_is_read_again_and_gone_on_with(
     assert facts(session.state) == facts(replayed(session.path))
 
 
+def test_a_changed_log_that_could_not_be_read_again_is_read_before_anything_is_written(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session.append_message(PROMPT)
+    with session.path.open("ab") as file:
+        file.write(foreign(session, 2))
+
+    def unreadable(*_: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(awl.session, "replay", unreadable)
+        for _ in range(2):
+            with pytest.raises(NotSaved, match="Input/output"):
+                session.append_message(PROMPT)
+    session.append_message(ANSWER)
+    assert said(session.state) == [PROMPT.text, "from elsewhere", ANSWER.text]
+    assert_sound(session.path)
+    assert facts(session.state) == facts(replayed(session.path))
+
+
 def test_seqs_that_were_acknowledged_stay_used_when_their_lines_are_taken_away(
     session: Session,
 ) -> None:

@@ -639,11 +639,16 @@ class Session:
     def _reload(self) -> None:
         """Another program wrote to the log although it was locked: read it again."""
         assert self._log is not None
+        before = self._log.end
         self._log.recover()
-        state, self._line = replay(self._log.fd, self.path, self._log.recovery.lost_lines)
-        # Lines that the other program took away were acknowledged: their seqs stay used.
-        state.lost += max(0, self._where_it_ends()[1] - state.next_seq)
-        self._begin_anew(state)
+        try:
+            state, self._line = replay(self._log.fd, self.path, self._log.recovery.lost_lines)
+            # Lines that the other program took away were acknowledged: their seqs stay used.
+            state.lost += max(0, self._where_it_ends()[1] - state.next_seq)
+            self._begin_anew(state)
+        except BaseException:
+            self._log.end = before  # so that the next append reads it again
+            raise
         self.notices += [
             f"{self.path} was changed by another program; it was read again",
             *recovery_notices(self._log),
