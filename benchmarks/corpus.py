@@ -42,6 +42,17 @@ def folder() -> Iterator[Path]:
         yield Path(name)
 
 
+def made_up_words(chance: random.Random, count: int, longest: int) -> list[str]:
+    """Made-up words of two to `longest` letters."""
+    letters = "etaoinshrdlucmfwypvbgk"
+    return ["".join(chance.choices(letters, k=chance.randint(2, longest))) for _ in range(count)]
+
+
+def fill_shortly(root: Path, sessions: int) -> None:
+    """Sessions of a prompt and its answer."""
+    fill(root, sessions, lambda number: [f"Fix the parser, part {number}", "It is done."])
+
+
 def fill(root: Path, sessions: int, texts: Callable[[int], list[str]]) -> None:
     """Sessions in twenty directories. What is measured does not depend on syncs."""
     with patch("awl.log.file.sync"), patch("os.fsync"):
@@ -90,8 +101,7 @@ def write_log(root: Path, entries: int, *, condensed: bool = False, seed: int = 
 
 
 def _talk(chance: random.Random) -> Iterator[tuple[int, Entry]]:
-    letters = "etaoinshrdlucmfwypvbgk"
-    words = ["".join(chance.choices(letters, k=chance.randint(2, 9))) for _ in range(3000)]
+    words = made_up_words(chance, 3000, 9)
 
     def text(size: int) -> str:
         sign = " ✓" if chance.random() < 0.05 else ""

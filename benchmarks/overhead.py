@@ -34,8 +34,8 @@ FLOOR = f"write + fdatasync of its {LINES} lines"
 class Instant:
     """A model that answers at once: a call for each answer but the last, then `TOKENS` tokens."""
 
-    context_window = 0
-    takes_tools = True
+    context_window = max_answer = 0
+    takes_tools, fills_forms = True, False
     ref = MODEL
 
     def __init__(self, calls: int, tokens: int) -> None:

@@ -20,7 +20,7 @@ from unittest.mock import patch
 import msgspec
 
 from awl.store.files import Store
-from benchmarks.corpus import fill, folder
+from benchmarks.corpus import fill, folder, made_up_words
 from benchmarks.figures import Curve, Figure, Found, ratio
 
 FLOOR = "a look through the texts in memory"
@@ -73,8 +73,7 @@ def _figures(what: str, name: str, taken: Taken) -> Iterator[Figure]:
 def _texts(count: int) -> tuple[list[str], list[str]]:
     """Texts of words as frequent as words are, and those words, the most frequent first."""
     chance = random.Random(1)  # noqa: S311
-    letters = "etaoinshrdlucmfwypvbgk"
-    words = ["".join(chance.choices(letters, k=chance.randint(2, 10))) for _ in range(40_000)]
+    words = made_up_words(chance, 40_000, 10)
     weights = [1 / (rank + 10) for rank in range(len(words))]
     texts = [" ".join(chance.choices(words, weights, k=100))[:640] for _ in range(count)]
     for at in range(0, count, 100):
