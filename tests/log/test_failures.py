@@ -161,6 +161,7 @@ def test_what_was_begun_counts_when_it_is_settled_and_is_taken_back_if_it_never_
     assert log.begin(MORE) == len(WHOLE + MORE)
     log.settle(MORE)
     assert log.append(MORE) == len(WHOLE + 2 * MORE)
+    log.begin(MORE)
     log.close()
     assert log.path.read_bytes() == WHOLE + 3 * MORE
 

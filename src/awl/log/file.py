@@ -142,7 +142,7 @@ class LogFile:
     def begin(self, lines: bytes) -> int:
         """The first half of `append`: the lines are written and the disk has begun with them, so
         that there is time for something else. They count from `settle` on; without it the next
-        append takes them back.
+        append takes them back, or `close`.
 
         Raises:
             SessionClosed, LogChanged, OSError: as `append`.
@@ -181,6 +181,9 @@ class LogFile:
     def close(self) -> None:
         """Release the lock. Without effect when closed already."""
         if self.fd >= 0 and os.getpid() == self._pid:
+            if self._unsettled:
+                with contextlib.suppress(LogChanged):
+                    self._give_up()
             with contextlib.suppress(OSError):
                 self._owner.unlink()
         self._let_go()
