@@ -1,7 +1,7 @@
 """What appends, resumes, forks, lists and searches cost, counted: without a clock.
 
 What grows faster than it may fails here: system calls as strace sees them, bytes that are decoded,
-and calls of functions.
+calls of functions, lines that are run, and memory.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import tracemalloc
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -99,16 +100,64 @@ def calls_in(work: Callable[[], object]) -> int:
     return count
 
 
-def test_an_append_costs_the_same_in_a_session_of_any_size(tmp_path: Path) -> None:
-    costs = []
+def lines_in(work: Callable[[], object]) -> int:
+    """How many lines are run, each time that a loop comes to one again."""
+    count = 0
+
+    def trace(frame: object, event: str, argument: object) -> Any:
+        nonlocal count
+        count += event == "line"
+        return trace
+
+    sys.settrace(trace)
+    try:
+        work()
+    finally:
+        sys.settrace(None)
+    return count
+
+
+def bytes_in(work: Callable[[], object]) -> int:
+    """The most memory that is taken at a time: a list of all entries, made and let go of within
+    one call, is neither a call nor a line more."""
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        tracemalloc.reset_peak()
+        work()
+        return tracemalloc.get_traced_memory()[1] - before
+    finally:
+        tracemalloc.stop()
+
+
+def least(count: Callable[[Callable[[], object]], int], work: Callable[[], object]) -> int:
+    """Of some times: lists grow, and random bytes are drawn, now and then for many entries."""
+    return min(count(work) for _ in range(5))
+
+
+@pytest.mark.parametrize(("look", "calls"), [(False, 75), (True, 150)])
+def test_an_append_costs_the_same_in_a_session_of_any_size(
+    tmp_path: Path, look: bool, calls: int
+) -> None:
+    """With `look`, the state of the session is asked for behind it."""
+    entry = message("assistant", Text(text="word " * 50))
+    steps, memory = [], []
     for count in (40, 4000):
         session = Session.open(a_log(tmp_path, count))
-        entry = message("assistant", Text(text="word " * 50))
+
+        def append(session: Session = session) -> object:
+            return session.append(entry), look and session.state.next_seq
+
         for _ in range(3):  # what is needed once is there
-            session.append(entry)
-        costs.append(calls_in(lambda: session.append(entry)))  # noqa: B023
+            append()
+        with decoded() as given:
+            steps.append((least(calls_in, append), least(lines_in, append)))
+            memory.append(least(bytes_in, append))
+        assert not any(counting.bytes for counting in given.values())
         session.close()
-    assert costs[0] == costs[1] < 150
+    assert steps[0] == steps[1]
+    assert steps[0][0] < calls
+    assert abs(memory[0] - memory[1]) < 1 << 10  # a list of 4,000 takes 32
 
 
 def test_a_resume_calls_next_to_nothing_for_an_entry(tmp_path: Path) -> None:
