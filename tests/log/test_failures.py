@@ -166,6 +166,21 @@ def test_what_was_begun_counts_when_it_is_settled_and_is_taken_back_if_it_never_
     assert log.path.read_bytes() == WHOLE + 3 * MORE
 
 
+def test_a_log_whose_closing_is_interrupted_is_free(
+    log: LogFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> bytes:
+        raise KeyboardInterrupt
+
+    log.begin(MORE)
+    with monkeypatch.context() as patch:
+        patch.setattr(file_module, "read_at", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            log.close()
+    assert log.closed
+    LogFile.open(log.path).close()
+
+
 def test_what_another_program_wrote_after_a_failure_is_not_cut(
     log: LogFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -180,13 +180,15 @@ class LogFile:
 
     def close(self) -> None:
         """Release the lock. Without effect when closed already."""
-        if self.fd >= 0 and os.getpid() == self._pid:
-            if self._unsettled:
-                with contextlib.suppress(LogChanged):
-                    self._give_up()
-            with contextlib.suppress(OSError):
-                self._owner.unlink()
-        self._let_go()
+        try:
+            if self.fd >= 0 and os.getpid() == self._pid:
+                with contextlib.suppress(OSError):
+                    self._owner.unlink()
+                if self._unsettled:
+                    with contextlib.suppress(LogChanged):
+                        self._give_up()
+        finally:
+            self._let_go()
 
     @property
     def closed(self) -> bool:
