@@ -10,7 +10,7 @@ from typing import Literal
 import msgspec
 
 Unit = Literal["s", "B"]
-STEPS = ("append", "load", "list", "fork")
+STEPS = ("append", "load", "list", "search", "fork")
 """What is measured of a store."""
 
 
@@ -42,7 +42,8 @@ class Curve(msgspec.Struct, frozen=True):
 
 
 class Rival(msgspec.Struct, frozen=True):
-    """A store as other programs have them: medians in seconds by step, `syncs` an append.
+    """A store as other programs have them: medians in seconds by step, `syncs` an append or None if
+    they were not counted, `notes` a word on steps that it has not, or has otherwise.
 
     `problem` says why it was not measured.
     """
@@ -51,6 +52,7 @@ class Rival(msgspec.Struct, frozen=True):
     version: str = ""
     syncs: float | None = None
     seconds: dict[str, float] = {}
+    notes: dict[str, str] = {}
     problem: str = ""
 
 

@@ -1,10 +1,13 @@
-"""SQLite itself, as one would write it by hand: WAL, synchronous FULL, a row a message."""
+"""SQLite itself, as one would write it by hand: WAL, synchronous FULL, a row a message, FTS5."""
 
 import json
 import sqlite3
 from pathlib import Path
 
 NEEDS = ()
+FOUND = """
+SELECT snippet(words, 0, '[', ']', '…', 16) FROM words WHERE words MATCH ? ORDER BY rank LIMIT 50
+"""
 
 
 class Peer:
@@ -32,6 +35,16 @@ class Peer:
         rows = self.db.execute("SELECT body FROM said WHERE session = 'one' ORDER BY seq")
         return len([json.loads(body) for (body,) in rows])
 
+    def index(self, texts: list[str]) -> None:
+        with self.db:
+            self.db.execute("BEGIN")
+            self.db.execute("CREATE VIRTUAL TABLE words USING fts5 (text)")
+            rows = [(text,) for text in texts]
+            self.db.executemany("INSERT INTO words (text) VALUES (?)", rows)
+
+    def search(self, word: str) -> int:
+        return len(self.db.execute(FOUND, (word,)).fetchall())
+
     def fork(self) -> None:
         copied = "SELECT 'two', body FROM said WHERE session = 'one'"
         self.db.execute(f"INSERT INTO said (session, body) {copied}")
@@ -45,3 +58,7 @@ class Peer:
     def list(self) -> int:
         found = "SELECT session, count(*), max(seq) FROM said GROUP BY session"
         return len(self.db.execute(found).fetchall())
+
+    def close(self) -> None:
+        self.db.execute("DELETE FROM said WHERE session = 'two'")
+        self.db.close()

@@ -1,9 +1,10 @@
 """The steps of one store, in its own environment: `python drive.py ADAPTER`.
 
-Each line of stdin is [STEP, FOLDER, N] as JSON; the answer is a line with the seconds that the step
-took, or none if the store has no such step. What is not measured (imports, opening, making the
-texts, the first list)
-happens before the clock starts.
+Each line of stdin is [STEP, FOLDER, N] as JSON. The answer is a line with the seconds that the step
+took, for each of its appends if it is that, and what it found; or with nothing if the store has no
+such step. Before the clock starts, everything is imported, texts are made, the session is opened
+and has got five messages, and a list or a search has been asked for once. After it has stopped, the
+session is closed and what the step made is removed.
 """
 
 import contextlib
@@ -13,6 +14,11 @@ import json
 import sys
 import time
 from pathlib import Path
+
+LONG = 2.0
+"""Seconds: a store whose appends would take longer gets fewer of them."""
+WORD = "zebrafish"
+"""What is searched for; one message of a hundred has it."""
 
 spec = importlib.util.spec_from_file_location("adapter", sys.argv[1])
 assert spec is not None
@@ -25,17 +31,42 @@ def run(step: str, folder: str, count: int) -> dict:
     if not hasattr(module.Peer, step):
         return {}
     peer = module.Peer(Path(folder))
-    texts = [f"{n}: " + "words of a message " * 15 for n in range(count)]
-    work = getattr(peer, step)
+    try:
+        if hasattr(peer, "prepare"):
+            peer.prepare(step)
+        return timed(peer, step, count)
+    finally:
+        if hasattr(peer, "close"):
+            peer.close()
+
+
+def timed(peer, step: str, count: int) -> dict:
+    work, given, times = getattr(peer, step), [], 1
+    if step in ("append", "fill", "index"):
+        given = [[text(n) for n in range(count)]]
     if step == "append":
-        peer.append(texts[:5])
-    if step == "list":
-        peer.list()
-    given = {"append": [texts], "fill": [texts], "sessions": [count]}.get(step, [])
+        peer.append(given[0][:1])
+        times = min(count, max(5, int(LONG / seconds(peer.append, given[0][1:5])[0] * 4)))
+        given = [given[0][:times]]
+    if step == "sessions":
+        given = [count]
+    if step == "search":
+        given = [WORD]
+    if step in ("list", "search"):
+        work(*given)
+    took, found = seconds(work, *given)
+    return {"seconds": took / times, "times": times, "found": found}
+
+
+def seconds(work, *given):
     gc.collect()
     begun = time.perf_counter()
-    work(*given)
-    return {"seconds": time.perf_counter() - begun}
+    found = work(*given)
+    return time.perf_counter() - begun, found
+
+
+def text(n: int) -> str:
+    return f"{n}: " + "words of a message " * 15 + WORD * (n % 100 == 0)
 
 
 for line in sys.stdin:

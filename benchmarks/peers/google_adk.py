@@ -8,6 +8,11 @@ from google.adk.sessions.sqlite_session_service import SqliteSessionService
 from google.genai.types import Content, Part
 
 NEEDS = ("google-adk", "aiosqlite")
+NOTES = {
+    "search": "it has none",
+    "fork": "it has none; a rewind goes on in the same session",
+}
+ONE = {"app_name": "a", "user_id": "u", "session_id": "one"}
 
 
 def event(text: str, n: int) -> Event:
@@ -19,26 +24,27 @@ class Peer:
     def __init__(self, folder: Path) -> None:
         self.service = SqliteSessionService(str(folder / "adk.db"))
         self.loop = asyncio.new_event_loop()
+        self.session = None
 
     def _run(self, work):
         return self.loop.run_until_complete(work)
 
+    def prepare(self, step: str) -> None:
+        if step in ("append", "fill"):
+            self.session = self._run(self.service.get_session(**ONE))
+            self.session = self.session or self._run(self.service.create_session(**ONE))
+
     def append(self, texts: list[str]) -> None:
         async def work() -> None:
-            known = {"app_name": "a", "user_id": "u", "session_id": "one"}
-            session = await self.service.get_session(**known)
-            if session is None:
-                session = await self.service.create_session(**known)
             for n, text in enumerate(texts):
-                await self.service.append_event(session, event(text, n))
+                await self.service.append_event(self.session, event(text, n))
 
         self._run(work())
 
     fill = append
 
     def load(self) -> int:
-        known = {"app_name": "a", "user_id": "u", "session_id": "one"}
-        return len(self._run(self.service.get_session(**known)).events)
+        return len(self._run(self.service.get_session(**ONE)).events)
 
     def sessions(self, count: int) -> None:
         async def work() -> None:
@@ -50,3 +56,6 @@ class Peer:
 
     def list(self) -> int:
         return len(self._run(self.service.list_sessions(app_name="a", user_id="u")).sessions)
+
+    def close(self) -> None:
+        self.loop.close()

@@ -1,18 +1,27 @@
-"""Mistral Vibe's list and its reading of sessions. What writes them is inside its program."""
+"""Mistral Vibe's list and its reading of session folders, as its older versions wrote them.
+
+What its runtime writes today is inside a compiled program.
+"""
 
 import json
 from pathlib import Path
 
-from vibe.core.session.session_index import SessionIndex
+from vibe.core.config import SessionLoggingConfig
 from vibe.core.session.session_loader import MESSAGES_FILENAME, METADATA_FILENAME, SessionLoader
 
 NEEDS = ("mistral-vibe",)
+NOTES = {
+    "append": "what its runtime writes is inside a compiled program",
+    "search": "it has none",
+    "fork": "inside that program",
+}
 TIME = "2026-04-25T17:40:15.990000+00:00"
 
 
 class Peer:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.config = SessionLoggingConfig(save_dir=str(folder))
 
     def _make(self, name: str, texts: list[str]) -> None:
         session = self.folder / f"session_{name}"
@@ -42,4 +51,4 @@ class Peer:
             self._make(f"s{n}", [f"Fix the parser {n}"])
 
     def list(self) -> int:
-        return len(SessionIndex(self.folder, "session").list())
+        return len(SessionLoader.list_sessions(self.config))  # its index is kept by the process
