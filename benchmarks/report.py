@@ -67,7 +67,8 @@ def _rivals(rivals: list[Rival]) -> Iterator[str]:
     for rival in rivals:
         name = f"{rival.name} ({rival.version})" if rival.version else rival.name
         if rival.problem:
-            yield f"| {name} | not measured: {rival.problem} | | | | | |"
+            problem = " ".join(rival.problem.replace("|", "/").split())
+            yield f"| {name} | not measured: {problem} | | | | | |"
             continue
         cells = []
         for step in STEPS:

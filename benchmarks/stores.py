@@ -39,8 +39,6 @@ NAMES = {
     "llm LogStore": "llm_logs",
     "mistral-vibe, of its older versions' sessions": "mistral_vibe",
 }
-
-
 HITS = 50
 LONG = 5.0
 """Seconds: a step that took longer is not done again."""
@@ -170,7 +168,8 @@ def _no_strace() -> str:
     if shutil.which("strace") is None:
         return "there is no strace"
     tried = subprocess.run([*STRACE, "-o", os.devnull, "true"], capture_output=True, text=True)
-    return tried.stderr.strip().splitlines()[-1] if tried.returncode else ""
+    said = tried.stderr.strip().splitlines() or [f"strace ends with code {tried.returncode}"]
+    return said[-1] if tried.returncode else ""
 
 
 def _say(words: str) -> None:

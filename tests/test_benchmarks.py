@@ -58,3 +58,38 @@ def test_wrong_usage_is_one_line_that_says_what_is_wrong(
     assert not done.stdout
     assert says in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("adapter", ["floor", "awl_session", "bare_sqlite"])
+def test_a_store_that_is_driven_finds_what_it_was_given(adapter: str, tmp_path: Path) -> None:
+    """Five more appends open the session. What a fork makes is gone when it is measured."""
+    steps = [
+        ("fill", "one", 200),
+        ("append", "one", 20),
+        ("fork", "one", 0),
+        ("load", "one", 0),
+        ("sessions", "many", 3),
+        ("list", "many", 0),
+        ("index", "searched", 200),
+        ("search", "searched", 0),
+    ]
+    for _, where, _ in steps:
+        (tmp_path / where).mkdir(exist_ok=True)
+    asked = [json.dumps([step, str(tmp_path / where), count]) for step, where, count in steps]
+    peers = ROOT / "benchmarks" / "peers"
+
+    done = subprocess.run(
+        [sys.executable, "-P", str(peers / "drive.py"), str(peers / f"{adapter}.py")],
+        input="\n".join(asked),
+        capture_output=True,
+        text=True,
+    )
+
+    names = [step for step, _, _ in steps]
+    answers = dict(zip(names, map(json.loads, done.stdout.splitlines()), strict=True))
+    assert all(answer["seconds"] > 0 for answer in answers.values()), answers
+    assert {step: answers[step]["found"] for step in ("load", "list", "search")} == {
+        "load": 200 + 5 + answers["append"]["times"],
+        "list": 3,
+        "search": 2,
+    }
