@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,8 @@ from pathlib import Path
 import msgspec
 
 PEERS = Path(__file__).parent / "peers"
+LEADS = re.compile(r"^[\s×╰─▶│]*(?:error:|cause:|Caused by:)?\s*")
+"""What uv's lines about an error begin with."""
 
 
 class Unavailable(Exception):
@@ -47,9 +50,10 @@ def environment(module: str) -> Environment:
     if not needs:
         return Environment(Path(sys.executable))
     cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    place = Path(cache, "awl-benchmarks", module)
+    place = Path(cache, "awl-benchmarks", module).absolute()
     python, whole = place / "bin" / "python", place / "whole"
-    if not whole.exists() or whole.read_text(encoding="utf-8") != "\n".join(needs):
+    made = python.exists() and whole.exists() and whole.read_text(encoding="utf-8")
+    if made != "\n".join(needs):
         print(f"making an environment for {module} …", file=sys.stderr, flush=True)
         _make(place, python, needs)
         whole.write_text("\n".join(needs), encoding="utf-8")  # last: without it, it is made anew
@@ -63,10 +67,13 @@ def environment(module: str) -> Environment:
 def _make(place: Path, python: Path, needs: tuple[str, ...]) -> None:
     if shutil.which("uv") is None:
         raise Unavailable("uv, which makes environments, is not on PATH: pip install uv")
-    venv = ["uv", "venv", "-q", "--clear", "--no-python-downloads"]
+    shutil.rmtree(place, ignore_errors=True)  # what was begun and not finished
+    place.parent.mkdir(parents=True, exist_ok=True)
+    venv = ["uv", "venv", "-q", "--no-python-downloads"]
     install = ["uv", "pip", "install", "-q", "-p", str(python), *needs]
     for command in ([*venv, "--python", _newer_python(), str(place)], install):
-        done = subprocess.run(command, capture_output=True, text=True)
+        # Not here: this project's own settings leave out packages that others need.
+        done = subprocess.run(command, capture_output=True, text=True, cwd=place.parent)
         if done.returncode:
             shutil.rmtree(place, ignore_errors=True)
             raise Unavailable(_reason(done.stderr))
@@ -74,8 +81,8 @@ def _make(place: Path, python: Path, needs: tuple[str, ...]) -> None:
 
 def _reason(said: str) -> str:
     """What uv says is wrong, and the first cause that it gives: the rest is how it found out."""
-    lines = [line.strip(" ×╰─▶│") for line in said.splitlines()]
-    return " ".join([line for line in lines if line][:2]) or "no reason given"
+    lines = [LEADS.sub("", line).rstrip() for line in said.splitlines()]
+    return ": ".join([line for line in lines if line][:2]) or "no reason given"
 
 
 def _newer_python() -> str:
