@@ -2,7 +2,7 @@
 
 In a turn a model in this process answers at once, so that all time is awl's: for a streamed token
 beside what the bare stream takes, and for a tool call, in turns of any length, beside write and
-fdatasync of its lines.
+fdatasync of its lines, which the model does in between: so both meet the same load of the disk.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -38,8 +38,9 @@ class Instant:
     takes_tools, fills_forms = True, False
     ref = MODEL
 
-    def __init__(self, calls: int, tokens: int) -> None:
-        self.calls, self.tokens = calls, tokens
+    def __init__(self, calls: int, tokens: int, between: Callable[[], object] = int) -> None:
+        """`between`: what is done before each call."""
+        self.calls, self.tokens, self.between = calls, tokens, between
 
     def warm(self) -> None: ...
 
@@ -48,6 +49,7 @@ class Instant:
     async def stream(self, request: Request) -> AsyncGenerator[StreamEvent, None]:
         if self.calls:
             self.calls -= 1
+            self.between()
             use = ToolUse(id=f"call-{self.calls}", name="nothing", input="{}")
             yield Completed(content=(use,), stop_reason="toolUse", model=self.ref.model)
             return
@@ -70,10 +72,32 @@ class Nothing:
         return ToolOutcome(content="done")
 
 
-async def _turn(calls: int, tokens: int, root: Path) -> tuple[float, Path]:
+class Floor:
+    """Writes lines, each with a sync and nothing around it; the seconds that it took in all."""
+
+    def __init__(self, lines: list[bytes], path: Path) -> None:
+        self.seconds = 0.0
+        self._lines = lines
+        self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+
+    def write(self) -> None:
+        begun = time.perf_counter()
+        for line in self._lines:
+            os.write(self._fd, line)
+            os.fdatasync(self._fd)
+        self.seconds += time.perf_counter() - begun
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+async def _turn(
+    calls: int, tokens: int, root: Path, between: Callable[[], object] = int
+) -> tuple[float, Path]:
     """The seconds of a turn, and its log."""
     session = Session.create(root, str(root), MODEL)
-    agent = Agent(session, Instant(calls, tokens), [Nothing()], max_turns=calls + 2)
+    model = Instant(calls, tokens, between)
+    agent = Agent(session, model, [Nothing()], max_turns=calls + 2)
     begun = time.perf_counter()
     async for _ in agent.prompt("go"):
         pass
@@ -114,36 +138,31 @@ def _for_calls(sizes: tuple[int, ...], times: int) -> tuple[list[Figure], Curve]
     points: dict[str, list[tuple[int, float]]] = {"awl": [], "floor": []}
     figures = []
     for calls in sizes:
-        ours, floor = [], []
         with folder() as root:
-            for _ in range(times if calls < 1_000 else 3):
-                base, _ = asyncio.run(_turn(0, 1, root))
-                took, log = asyncio.run(_turn(calls, 1, root))
-                ours.append((took - base) / calls)
-                floor.append(_synced(_lines_of_calls(log, calls), root / "plain") / calls)
-        points["awl"].append((calls, median(ours)))
-        points["floor"].append((calls, median(floor)))
+            _, log = asyncio.run(_turn(1, 1, root))
+            lines = _lines_of_a_call(log)
+            taken = [_call(calls, lines, root) for _ in range(times if calls < 1_000 else 3)]
+        ours, base = (median(seconds) for seconds in zip(*taken, strict=True))
+        points["awl"].append((calls, ours))
+        points["floor"].append((calls, base))
         if calls >= 100:
             what = f"awl's time for a tool call, in a turn of {calls:,}"
-            figures.append(over(what, median(ours), FLOOR, median(floor), None))
+            figures.append(over(what, ours, FLOOR, base, None))
     return figures, Curve("agent", "tool calls in the turn", "a tool call", points)
 
 
-def _lines_of_calls(log: Path, calls: int) -> list[bytes]:
-    """Those of a turn's log that it would not have without its calls: between the header and the
-    prompt, and the last answer and the end."""
+def _call(calls: int, lines: list[bytes], root: Path) -> tuple[float, float]:
+    """The seconds of awl and of the floor for a call in a turn of so many."""
+    rest, _ = asyncio.run(_turn(0, 1, root))
+    floor = Floor(lines, root / "floor")
+    took, _ = asyncio.run(_turn(calls, 1, root, floor.write))
+    floor.close()
+    return (took - floor.seconds - rest) / calls, floor.seconds / calls
+
+
+def _lines_of_a_call(log: Path) -> list[bytes]:
+    """Those that the log of a turn with one call would not have without it: between the header and
+    the prompt, and the last answer and the end."""
     lines = log.read_bytes().splitlines(keepends=True)[2:-2]
-    assert len(lines) == LINES * calls, log
+    assert len(lines) == LINES, log
     return lines
-
-
-def _synced(lines: list[bytes], path: Path) -> float:
-    """The seconds in which they are written, each with a sync."""
-    fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    begun = time.perf_counter()
-    for line in lines:
-        os.write(fd, line)
-        os.fdatasync(fd)
-    took = time.perf_counter() - begun
-    os.close(fd)
-    return took
