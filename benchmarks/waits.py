@@ -102,7 +102,7 @@ def figures(rounds: int) -> list[Figure]:
     lines, endless = "a command that prints 10,000 lines", "a command prints without end"
     return [
         plain(f"{sent}, the first of an answer", median(one.tokens[0] for one in found), 5e-3),
-        plain(f"{sent}, of {len(tokens):,}", median(tokens), 5e-3),
+        plain(f"{sent}, the median of {len(tokens):,}", median(tokens), 5e-3),
         plain(f"{lines}, to the answer behind it", median(one.counted for one in found)),
         plain(
             f"{lines}, the longest time that the screen stands still",
