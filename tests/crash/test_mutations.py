@@ -65,8 +65,8 @@ MISTAKES = [
     Mistake(
         "an append does not look where the file ends",
         "log/file.py",
-        "        if size != self.end:\n",
-        "        if False:\n",
+        "self._unsettled or os.lseek(self.fd, 0, os.SEEK_END) != self.end:\n",
+        "self._unsettled:\n",
         "tests/log/test_file.py",
         "another_program_changed",
     ),

@@ -43,24 +43,40 @@ def write_all(fd: int, data: bytes | memoryview) -> None:
             view = view[os.write(fd, view) :]
 
 
-def begin_writing(fd: int, at: int, size: int) -> None:
-    """Let the disk begin with `size` bytes of a file, from byte `at` on, so that less is left for
-    its sync to wait for. On Linux this is what saying that they are not needed soon does to pages
-    that are not written yet; they stay in memory."""
-    if sys.platform == "linux":
-        try:  # noqa: SIM105  an append takes the fewest steps
+# Of both an append waits for every step: the system is asked for once.
+if sys.platform == "linux":
+
+    def begin_writing(fd: int, at: int, size: int) -> None:
+        """Let the disk begin with `size` bytes of a file, from byte `at` on, so that less is left
+        for its sync to wait for. On Linux this is what saying that they are not needed soon does to
+        pages that are not written yet; they stay in memory."""
+        try:  # noqa: SIM105
             os.posix_fadvise(fd, at, size, os.POSIX_FADV_DONTNEED)
         except OSError:
             pass  # only the sync counts
 
+else:
 
-def sync(fd: int) -> None:
-    """Make what was written durable. macOS needs F_FULLFSYNC for that."""
-    if sys.platform == "darwin":
+    def begin_writing(fd: int, at: int, size: int) -> None:
+        """Elsewhere there is no word for it."""
+
+
+if sys.platform == "darwin":
+
+    def sync(fd: int) -> None:
+        """Make what was written durable, for which macOS needs F_FULLFSYNC."""
         fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
-    elif sys.platform == "win32":
+
+elif sys.platform == "win32":
+
+    def sync(fd: int) -> None:
+        """Make what was written durable."""
         os.fsync(fd)
-    else:
+
+else:
+
+    def sync(fd: int) -> None:
+        """Make what was written durable."""
         os.fdatasync(fd)
 
 

@@ -148,7 +148,9 @@ class LogFile:
             SessionClosed, LogChanged, OSError: as `append`.
         """
         assert lines.endswith(b"\n")
-        self._check()
+        # Most often all is well, and `_check` a step that is spared.
+        if self.fd < 0 or self._unsettled or os.lseek(self.fd, 0, os.SEEK_END) != self.end:
+            self._check()
         self._unsettled = lines
         try:
             write_all(self.fd, lines)

@@ -29,6 +29,7 @@ TIMESTAMP: Final = re.compile(re.escape(_TIME).replace("0", r"\d"), re.ASCII)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LONGEST_FOLDER: Final = 200  # bytes; file systems allow 255
 
+_MILLISECONDS: Final = tuple(f"{n:03d}Z" for n in range(1000))  # as times end
 _second = (-1, "")  # the last second that `now` was asked in, and how it is written
 
 
@@ -48,7 +49,7 @@ def now() -> str:
     if at != seconds:
         text = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.")
         _second = seconds, text
-    return text + str(milliseconds % 1000).zfill(3) + "Z"
+    return text + _MILLISECONDS[milliseconds % 1000]
 
 
 def are_times(given: Sequence[str]) -> bool:
