@@ -260,13 +260,14 @@ class Session:
         with self._guard:
             if self._end is None or self._log is None or self._closed or self._queue:
                 return self.append_many([entry])[0]
-            stamped, turn = self._stamped(entry, *self._end, at)
+            parent, seq, turn = self._end
+            stamped, turn = self._stamped(entry, parent, seq, turn, at)
             try:
                 line, held = encode_held(stamped)
                 start = self._log.begin(line)
                 # While the disk works: behind a sync, each of these steps would be a cold one.
                 written = Line(held, self._line + 1, start, start + len(line) - 1)
-                end = stamped.id, stamped.seq + 1, turn
+                end = stamped.id, seq + 1, turn
                 self._log.settle(line)
             except LogChanged:
                 return self.append_many([entry])[0]
