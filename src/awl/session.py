@@ -49,7 +49,7 @@ from awl.errors import (
 from awl.log.blobs import Blobs, MemoryBlobs
 from awl.log.durable import create_private, sync, sync_directory, write_all
 from awl.log.file import LogFile
-from awl.log.line import encode, encode_held
+from awl.log.line import encode, encode_as_is, held
 from awl.log.names import (
     log_path,
     new_session_id,
@@ -100,7 +100,8 @@ class Session:
         self._behind: deque[Line] = deque()  # what was written and is not folded yet
         self._folding = threading.Lock()
         self._end: tuple[str | None, int, int] | None = None
-        self._ids: NewIds | None = None
+        self._new_ids: NewIds | None = None
+        self._ids: list[str] = []  # some of those
         self._log = log
         self._line = 0
         self._opening: tuple[Entry, ...] = ()
@@ -263,10 +264,11 @@ class Session:
             parent, seq, turn = self._end
             stamped, turn = self._stamped(entry, parent, seq, turn, at)
             try:
-                line, held = encode_held(stamped)
+                line, as_it_is = encode_as_is(stamped)
                 start = self._log.begin(line)
                 # While the disk works: behind a sync, each of these steps would be a cold one.
-                written = Line(held, self._line + 1, start, start + len(line) - 1)
+                there = held(stamped, line, as_it_is)
+                written = Line(there, self._line + 1, start, start + len(line) - 1)
                 end = stamped.id, seq + 1, turn
                 self._log.settle(line)
             except LogChanged:
@@ -556,9 +558,9 @@ class Session:
         elif self.kept:
             number, start = 1, len(encode(self.header))
         lines = []
-        for line, held in written:
+        for line, entry in written:
             number += 1
-            lines.append(Line(held, number, start, start + len(line) - 1))
+            lines.append(Line(entry, number, start, start + len(line) - 1))
             start += len(line)
         return lines
 
@@ -604,8 +606,8 @@ class Session:
         self, entry: Entry, parent: str | None, seq: int, turn: int, at: str
     ) -> tuple[Entry, int]:
         """An entry with what it has in the log, and the turn that it ends in."""
-        if self._ids is None:
-            self._ids = self.state.new_ids()
+        if not self._ids:
+            self._draw_ids()
         turn_id = None
         if type(entry) is MessageEntry:
             turn += is_prompt(entry.message)
@@ -615,13 +617,18 @@ class Session:
             turn_id = turn
         stamped = msgspec.structs.replace(
             entry,
-            id=self._ids.draw(),
+            id=self._ids.pop(),
             parent_id=entry.parent_id if type(entry) is RewindEntry else parent,
             timestamp=entry.timestamp or at,
             seq=seq,
             turn_id=turn_id,
         )
         return stamped, turn
+
+    def _draw_ids(self) -> None:
+        if self._new_ids is None:
+            self._new_ids = self.state.new_ids()
+        self._ids = self._new_ids.draw()
 
     def _stamped_queue(self) -> Iterator[list[Entry]]:
         parent, seq, turn = self._where_it_ends()
@@ -635,7 +642,8 @@ class Session:
         with self._folding:
             self._state = state
             self._behind.clear()
-        self._end = self._ids = None
+        self._end = self._new_ids = None
+        self._ids = []
 
     def _reload(self) -> None:
         """Another program wrote to the log although it was locked: read it again."""
@@ -666,7 +674,8 @@ def _timed(entries: Sequence[Entry], at: str) -> tuple[Entry, ...]:
 def _encoded(entries: Sequence[Entry]) -> list[tuple[bytes, Entry]]:
     """The lines of entries, and the entries as those hold them."""
     try:
-        return [encode_held(entry) for entry in entries]
+        made = [(entry, *encode_as_is(entry)) for entry in entries]
+        return [(line, held(entry, line, as_it_is)) for entry, line, as_it_is in made]
     except TypeError as error:
         raise _invalid(error) from error
 

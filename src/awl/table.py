@@ -196,14 +196,14 @@ class NewIds:
 
     def __init__(self, lead: bytes, taken: set[bytes]) -> None:
         self._lead, self._taken = lead, taken
-        self._drawn: list[str] = []  # some beforehand: to ask for randomness takes time
 
-    def draw(self) -> str:
-        while not self._drawn:
+    def draw(self) -> list[str]:
+        """Some at once: to ask for randomness takes time."""
+        while True:
             drawn = {self._lead + secrets.token_bytes(3) for _ in range(_AT_ONCE)} - self._taken
-            self._taken |= drawn
-            self._drawn = [packed.hex() for packed in drawn]
-        return self._drawn.pop()
+            if drawn:
+                self._taken |= drawn
+                return [packed.hex() for packed in drawn]
 
 
 class Place(NamedTuple):

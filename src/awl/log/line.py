@@ -27,6 +27,7 @@ from awl.entries import (
     KnownEntry,
     LoggedMessage,
     MessageEntry,
+    NoteEntry,
     PartialBlock,
     PartialEntry,
     ToolCallEntry,
@@ -125,8 +126,8 @@ def encode_many(entries: Sequence[Entry]) -> bytes:
         return b"".join(map(encode, entries))
 
 
-def encode_held(entry: EntryT) -> tuple[bytes, EntryT]:
-    """The line of an entry, and the entry as that line holds it."""
+def encode_as_is(entry: Header | Entry) -> tuple[bytes, bool]:
+    """The line of an entry, and whether it was encoded as it is: `held` wants to know."""
     # Of steps that `encode` has as well: an append takes the fewest.
     if type(entry) is not UnknownEntry:
         try:
@@ -134,11 +135,18 @@ def encode_held(entry: EntryT) -> tuple[bytes, EntryT]:
         except UnicodeEncodeError:
             pass
         else:
-            if b'"providerData":' not in data:
-                return (data if data.isascii() else _escaped(data)) + b"\n", entry
-    data = _written(entry)
+            return (data if data.isascii() else _escaped(data)) + b"\n", True
+    return encode(entry), False
+
+
+def held(entry: EntryT, line: bytes, as_it_is: bool) -> EntryT:
+    """An entry as its line holds it, of which `encode_as_is` told this."""
+    if as_it_is and type(entry) is not NoteEntry and b'"providerData":' not in line:
+        return entry
     # A surrogate is gone, or a NaN, or a tuple has become a list.
-    return _escaped(data) + b"\n", _read_back(entry, data)
+    if isinstance(entry, UnknownEntry):
+        return msgspec.structs.replace(entry, raw=msgspec.json.decode(line))
+    return msgspec.json.decode(line, type=type(entry))
 
 
 def _written(entry: Header | Entry) -> bytes:
@@ -313,12 +321,6 @@ def _stamped_raw(entry: UnknownEntry) -> dict[str, Any]:
     own = {key: value for key, value in entry.raw.items() if key not in _STAMPS}
     del stamps["kind"], stamps["raw"]
     return {**stamps, "type": entry.kind, **own}
-
-
-def _read_back(entry: EntryT, data: bytes) -> EntryT:
-    if isinstance(entry, UnknownEntry):
-        return msgspec.structs.replace(entry, raw=msgspec.json.decode(data))
-    return msgspec.json.decode(data, type=type(entry))
 
 
 def _on_a_fresh_stack(line: bytes) -> Header | Entry:
