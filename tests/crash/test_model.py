@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,10 @@ class Line:
     parent: int | None
     seq: int
     lost: bool = False
+    doubtful: bool = False  # it went back to a line that is lost
+
+
+Said = list[str]
 
 
 @dataclass
@@ -70,16 +75,33 @@ class Twin:
     def whole(self) -> list[Line]:
         return [line for line in self.lines if not line.lost]
 
-    def on_path(self) -> list[str]:
-        """What was said on the path. Where a line is lost, the one before it takes its place."""
-        said: list[str] = []
-        at = self.leaf
-        while at is not None:
-            line = self.lines[at]
-            if line.kind == "message" and not line.lost:
-                said.append(line.text)
-            at = line.parent
-        return said[::-1]
+    def on_path(self) -> list[Said]:
+        """What was said on the path. Where a line is lost, the one before it takes its place; where
+        it cannot be known which lost line a rewind went back to, each of these may be it."""
+        return list(self._before(self.leaf))
+
+    def _before(self, at: int | None) -> Iterator[Said]:
+        if at is None:
+            yield []
+            return
+        line = self.lines[at]
+        parents = {line.parent}
+        if line.doubtful:
+            parents |= {self.bridged(n) for n in range(at) if self._nobody_names(n)}
+        for parent in parents:
+            for said in self._before(parent):
+                yield [*said, line.text] if line.kind == "message" and not line.lost else said
+
+    def _nobody_names(self, n: int) -> bool:
+        """Whether a line is lost, and none that is there names it as the one before."""
+        following = self.lines[n + 1]
+        return self.lines[n].lost and (following.lost or following.kind == "rewind")
+
+    def bridged(self, at: int) -> int | None:
+        """A line, or the last before it that is there."""
+        while at >= 0 and self.lines[at].lost:
+            at -= 1
+        return at if at >= 0 else None
 
     @property
     def title(self) -> str | None:
@@ -254,12 +276,8 @@ class Sessions(RuleBasedStateMachine):
         hit.lost = True
         for line in twin.lines:  # what went back to it goes back to what was before it
             if line.kind == "rewind" and line.parent is not None:
-                line.parent = self.bridged(twin, line.parent)
-
-    def bridged(self, twin: Twin, at: int) -> int | None:
-        while at >= 0 and twin.lines[at].lost:
-            at -= 1
-        return at if at >= 0 else None
+                line.doubtful |= twin.lines[line.parent].lost
+                line.parent = twin.bridged(line.parent)
 
     @rule(n=NUMBERS)
     def lose_index(self, n: int) -> None:
@@ -285,7 +303,7 @@ class Sessions(RuleBasedStateMachine):
                 for at in state.path
                 if state.body(at).__class__.__name__ == "MessageEntry"
             ]
-            assert on_path == twin.on_path()
+            assert on_path in twin.on_path()
             assert_valid(view(state, MODEL), state, MODEL)
 
     @invariant()
