@@ -84,37 +84,33 @@ def a_log(root: Path, count: int, *, condensed: bool = False) -> Path:
 # -- calls of functions --------------------------------------------------------------------------
 
 
-def calls_in(work: Callable[[], object]) -> int:
-    """How many functions are called, in Python and in C."""
+def events_in(
+    work: Callable[[], object], hook: Callable[[Any], None], kinds: tuple[str, ...]
+) -> int:
+    """How many events of these kinds a hook of the interpreter is told of."""
     count = 0
 
-    def profile(frame: object, event: str, argument: object) -> None:
+    def told(frame: object, event: str, argument: object) -> Any:
         nonlocal count
-        count += event in ("call", "c_call")
+        count += event in kinds
+        return told
 
-    sys.setprofile(profile)
+    hook(told)
     try:
         work()
     finally:
-        sys.setprofile(None)
+        hook(None)
     return count
+
+
+def calls_in(work: Callable[[], object]) -> int:
+    """How many functions are called, in Python and in C."""
+    return events_in(work, sys.setprofile, ("call", "c_call"))
 
 
 def lines_in(work: Callable[[], object]) -> int:
     """How many lines are run, each time that a loop comes to one again."""
-    count = 0
-
-    def trace(frame: object, event: str, argument: object) -> Any:
-        nonlocal count
-        count += event == "line"
-        return trace
-
-    sys.settrace(trace)
-    try:
-        work()
-    finally:
-        sys.settrace(None)
-    return count
+    return events_in(work, sys.settrace, ("line",))
 
 
 def bytes_in(work: Callable[[], object]) -> int:

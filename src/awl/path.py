@@ -43,17 +43,7 @@ from awl.entries import (
     ToolResultEntry,
 )
 from awl.log.line import Outer, Skimmed
-from awl.table import (
-    ASSISTANT,
-    PARTIAL,
-    ROOT,
-    SYSTEM,
-    TOOL_CALL,
-    TOOL_RESULT,
-    WHOLE,
-    Shape,
-    Table,
-)
+from awl.table import NO_USERS, ROOT, SYSTEM, WHOLE, Shape, Table
 
 NO_MODEL = ModelRef("", "")
 
@@ -61,7 +51,6 @@ CUT_SHORT = frozenset({"aborted", "error"})
 """The stop reasons of an answer that is not whole."""
 
 
-_NOT_USERS = bytes((WHOLE, ASSISTANT, SYSTEM, TOOL_CALL, TOOL_RESULT, PARTIAL))
 _LOOKED_AT = re.compile(re.escape(bytes((WHOLE,))) + b"|" + re.escape(bytes((SYSTEM,))))
 
 
@@ -492,7 +481,7 @@ class Path:
         while at < len(codes) and (at == 0 or self._partials):
             self._stand_for(shapes[codes[at]], condensation)
             at += 1
-        users = codes[at:].translate(None, _NOT_USERS)
+        users = codes[at:].translate(None, NO_USERS)
         if len(set(users)) == 1:
             users = users[:1]
         for code, _ in groupby(users):

@@ -339,6 +339,9 @@ _SHAPES: Final = (
     Shape("partial"),
 )
 
+NO_USERS: Final = bytes(range(len(_SHAPES)))
+"""The codes of all that is no user's message: those are of shapes that come in as they are met."""
+
 
 class Table(Sequence[Entry | Outer]):
     """The entries of a log, as far as they are in memory.
